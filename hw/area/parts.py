@@ -282,6 +282,9 @@ TOP = "part"
 def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     """The component of a machine that a part stands for."""
     # Amaranth takes half a second to import.
+    from hw.rtl.cgra.control import Control
+    from hw.rtl.cgra.pe import ProcessingElement
+    from hw.rtl.cgra.ports import Ports
     from hw.rtl.core.channels import Channels
     from hw.rtl.core.host import Host
     from hw.rtl.core.issue import Issue
@@ -292,11 +295,9 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     from hw.rtl.memory.loader import Loader
     from hw.rtl.memory.storer import Storer
 
-    derived, has_grid = config.derived, config.cgra is not None
+    derived, fabric = config.derived, config.cgra
     if kind in ("load_a", "load_b", "load_c"):
         return Loader(config, kind)
-    if kind in ("grid_control", "grid_ports", "pe"):
-        return _grid_component(config, kind, index)
     makers: dict[str, Callable[[], Component]] = {
         "sequencer": lambda: Sequencer(config),
         "program": lambda: ProgramMemory(config.imem_words),
@@ -308,22 +309,16 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
         "store": lambda: Storer(config),
         "buffer_a": lambda: BankedBuffer(derived.buffer_a),
         "buffer_b": lambda: BankedBuffer(derived.buffer_b),
-        "scratchpad": lambda: BankedBuffer(derived.scratch, words=has_grid),
+        "scratchpad": lambda: BankedBuffer(derived.scratch, words=fabric is not None),
         "output_buffer": lambda: BankedBuffer(derived.out, words=True),
     }
+    if fabric is not None:
+        makers |= {
+            "grid_control": lambda: Control(config, fabric),
+            "grid_ports": lambda: Ports(config, len(config.store_pes)),
+            "pe": lambda: ProcessingElement(config, fabric, index),
+        }
     return makers[kind]()
-
-
-def _grid_component(config: MachineConfig, kind: str, index: int) -> Component:
-    from hw.rtl.cgra.control import Control
-    from hw.rtl.cgra.pe import ProcessingElement
-    from hw.rtl.cgra.ports import Ports
-
-    fabric = config.cgra
-    assert fabric is not None, f"{kind} needs a grid"
-    if kind == "pe":
-        return ProcessingElement(config, fabric, index)
-    return Control(config, fabric) if kind == "grid_control" else Ports(config, len(config.store_pes))
 
 
 def verilog(config: MachineConfig, kind: str, index: int = 0) -> str:
