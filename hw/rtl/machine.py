@@ -10,7 +10,7 @@ from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import csr, isa
-from hw.config import ENGINES, MachineConfig
+from hw.config import ENGINES, PORTS, MachineConfig
 from hw.isa import STORED_BITS
 from hw.rtl.cgra.grid import Grid
 from hw.rtl.cgra_port import CgraPort
@@ -47,31 +47,16 @@ class Machine(Component):
             "host_request": In(stream.Signature(HostRequest)),
             "host_response": Out(stream.Signature(32)),
         }
-        for name in LOADERS:
-            port = ReadPort(config.port_bytes(name)).members
-            ports |= {f"{name}_request": port["request"], f"{name}_response": port["response"]}
-        store = WritePort(config.store_bytes).members
-        ports |= {"store_request": store["request"], "store_response": store["response"]}
-        ports |= {
-            "running": Out(1),
-            "done": Out(1),
-            "error": Out(1),
-            "cycle": Out(48),
-        }
-        warps, stores = config.warps, len(config.store_pes)
-        widths = {
-            "trace_issue": warps,
-            "trace_void": warps,
-            "trace_complete": warps,
-            "trace_signal": warps,
-            "trace_pc": 16 * warps,
-        }
-        if stores:
-            widths |= {
-                "trace_output": stores,
-                "trace_output_address": 32 * stores,
-                "trace_output_value": 32 * stores,
-            }
+        for name in PORTS:
+            kind = WritePort if name == "store" else ReadPort
+            port = kind(config.port_bytes(name)).members
+            ports |= {f"{name}_{part}": member for part, member in port.items()}
+        ports |= {**dict.fromkeys(("running", "done", "error"), Out(1)), "cycle": Out(48)}
+        events = ("trace_issue", "trace_void", "trace_complete", "trace_signal")
+        widths = dict.fromkeys(events, config.warps) | {"trace_pc": 16 * config.warps}
+        if stores := len(config.store_pes):
+            widths |= {"trace_output": stores}
+            widths |= dict.fromkeys(("trace_output_address", "trace_output_value"), 32 * stores)
         self._trace = {name: Signal(width, name=f"{name}_now") for name, width in widths.items()}
         self._shown = tuple(widths) if trace else ()
         super().__init__(ports | {name: Out(widths[name]) for name in self._shown})  # type: ignore[arg-type]

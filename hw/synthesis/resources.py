@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -87,12 +87,11 @@ def by_component(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[st
     return found
 
 
-def component(name: str, paths: Iterable[str]) -> str:
+def component(name: str, paths: Collection[str]) -> str:
     """The longest path of an instance that a cell's or a net's name begins with, "" for the top."""
-    known = paths if isinstance(paths, frozenset) else frozenset(paths)
     end = len(name)
     while (end := name.rfind(".", 0, end)) > 0:
-        if name[:end] in known:
+        if name[:end] in paths:
             return name[:end]
     return ""
 

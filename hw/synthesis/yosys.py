@@ -145,25 +145,20 @@ def synthesise(
     top: str,
     family: str = "ecp5",
     *,
-    delay: int | None = None,
     netlist: bool = True,
     progress: Progress | None = None,
 ) -> Synthesis:
     """Synthesise Verilog for a family of FPGAs, or find that in the cache.
 
-    `delay` in picoseconds says which paths are short enough (else `DELAYS`). `netlist=False` does without the
-    JSON, which takes tens of megabytes for a machine. Raises `InputError` when the family is unknown, Yosys
-    is missing or refuses the design.
+    `netlist=False` does without the JSON, which takes tens of megabytes for a machine. Raises `InputError`
+    when the family is unknown, Yosys is missing or refuses the design.
     """
     if family not in FAMILIES:
         raise InputError(f"the family must be one of {', '.join(FAMILIES)}, not {family!r}")
-    delay = DELAYS[family] if delay is None else delay
-    if not 0 <= delay <= 1_000_000:
-        raise InputError(f"the delay must be from 0 to 1,000,000 ps, not {delay}")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", top):
         raise InputError(f"the top must be the name of a module, not {top!r}")
     tool = find("yosys")
-    text = script(top, family, delay)
+    text = script(top, family)
     key = cache.fingerprint([verilog, text, _SPREAD, tool.version, "netlist" * netlist])
 
     def make(folder: Path, _log: Path) -> None:
@@ -177,11 +172,9 @@ def synthesise(
     return _read(folder / _ABOUT, folder / _NETLIST if netlist else None, key)
 
 
-def script(top: str, family: str, delay: int) -> str:
+def script(top: str, family: str) -> str:
     """The script for Yosys that reads `design.v` and writes `netlist.json`."""
-    lines = [f"read_verilog -sv {_SOURCE}"]
-    if delay:
-        lines.append(f"scratchpad -set abc9.D {delay}")
+    lines = [f"read_verilog -sv {_SOURCE}", f"scratchpad -set abc9.D {DELAYS[family]}"]
     # Places in the source would only make the netlist larger: cells are named after its signals.
     stages = (*_STAGES[family], ("writing the netlist", f"setattr -unset src *\nwrite_json {_NETLIST}"))
     for i, (name, commands) in enumerate(stages, start=1):

@@ -1,7 +1,5 @@
 """The units of a processing element that compute: ALU and multiplier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -84,17 +82,12 @@ class Alu(Component):
     **Timing.** Combinational.
     """
 
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "control": In(AluControl),
-                "holds": In(1),
-                "a": In(WIDTH),
-                "b": In(WIDTH),
-                "c": In(WIDTH),
-                "y": Out(WIDTH),
-            }
-        )
+    control: In(AluControl)
+    holds: In(1)
+    a: In(WIDTH)
+    b: In(WIDTH)
+    c: In(WIDTH)
+    y: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -177,19 +170,14 @@ class Multiplier(Component):
     next step has ended.
     """
 
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "start": In(1),
-                "shifted": In(1),
-                "even": In(1),
-                "advance": In(1),
-                "a": In(WIDTH),
-                "b": In(WIDTH),
-                "c": In(WIDTH),
-                "y2": Out(WIDTH),
-            }
-        )
+    start: In(1)
+    shifted: In(1)
+    even: In(1)
+    advance: In(1)
+    a: In(WIDTH)
+    b: In(WIDTH)
+    c: In(WIDTH)
+    y2: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

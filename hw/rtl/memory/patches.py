@@ -3,8 +3,6 @@
 Both halves of the loader walk them (docs/machine.md, "Patches"), as both walk the rows of other loads.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
@@ -47,19 +45,13 @@ class Divider(Component):
     first of these `first` is 1 too. The divisor must hold.
     """
 
-    def __init__(self) -> None:
-        bits = isa.KERNEL_BITS
-        super().__init__(
-            {
-                "step": In(1),
-                "first": In(1),
-                "dividend": In(bits),
-                "divisor": In(bits),
-                "bit": Out(1),
-                "quotient": Out(bits),
-                "remainder": Out(bits),
-            }
-        )
+    step: In(1)
+    first: In(1)
+    dividend: In(isa.KERNEL_BITS)
+    divisor: In(isa.KERNEL_BITS)
+    bit: Out(1)
+    quotient: Out(isa.KERNEL_BITS)
+    remainder: Out(isa.KERNEL_BITS)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
