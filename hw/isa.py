@@ -271,7 +271,7 @@ _HELD_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Warps)."
 
 
 def _scalar_rows() -> list[Instruction]:
-    f = Format
+    f, wider = Format, "a value wider than the parameter is error operand"
     rows = [
         Instruction("nop", 1, f.NONE, "nothing"),
         Instruction("halt", 2, f.NONE, "ends the warp", timing="the warp issues nothing more."),
@@ -302,17 +302,8 @@ def _scalar_rows() -> list[Instruction]:
             timing="1 cycle; does not hold the warp unless too many signals are pending.",
         ),
         *(
-            Instruction(
-                name,
-                opcode,
-                form,
-                f"parameter = {value}; a value wider than the parameter is error operand",
-                timing=_HELD_TIMING,
-            )
-            for name, opcode, form, value in (
-                ("param", 10, f.PARAM, "rs1"),
-                ("parami", 11, f.PARAMI, "imm"),
-            )
+            Instruction(name, opcode, form, f"parameter = {value}; {wider}", timing=_HELD_TIMING)
+            for name, opcode, form, value in (("param", 10, f.PARAM, "rs1"), ("parami", 11, f.PARAMI, "imm"))
         ),
     ]
     for i, (name, meaning) in enumerate(BINARY.items()):

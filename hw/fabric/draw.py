@@ -142,11 +142,10 @@ class _Drawing:
         (r0, c0), (r1, c1) = self.fabric.at(link.source), self.fabric.at(link.target)
         (x0, y0), (x1, y1) = self.corner(link.source), self.corner(link.target)
         w, h, down, right = _WIDTH, self.height, _sign(r1 - r0), _sign(c1 - c0)
-        near = max(abs(r1 - r0), abs(c1 - c0)) == 1
-        if near:
-            # From side to side; both directions keep apart.
-            start = x0 + w / 2 * (1 + right), y0 + h / 2 * (1 + down)
-            end = x1 + w / 2 * (1 - right), y1 + h / 2 * (1 - down)
+        # From side to side; both directions keep apart.
+        start = x0 + w / 2 * (1 + right), y0 + h / 2 * (1 + down)
+        end = x1 + w / 2 * (1 - right), y1 + h / 2 * (1 - down)
+        if max(abs(r1 - r0), abs(c1 - c0)) == 1:
             straight = 0 in (down, right)
             apart = _APART if straight else _APART / 2
             aside = apart * down, -apart * right
@@ -166,8 +165,6 @@ class _Drawing:
             start = x0 + level, y0 + h / 2 + 12 * down
             end = x1 + level, y1 + h / 2 - 12 * down
             return _bent(start, end, (side * _GAP * 0.8, 0))
-        start = x0 + w / 2 * (1 + right), y0 + h / 2 * (1 + down)
-        end = x1 + w / 2 * (1 - right), y1 + h / 2 * (1 - down)
         return _bent(start, end, (_APART * down, -_APART * right))
 
 

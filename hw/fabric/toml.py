@@ -5,10 +5,11 @@ docs/cgra.md, "Fabrics as TOML", states the form.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +121,10 @@ def from_values(
         sized = _SIZED.fullmatch(name)
         stem = sized[1] if sized and (int(sized[2]), int(sized[3])) == own else f"{name}-"
         name = f"{stem}{rows}x{cols}"
-    kinds = _pattern(values["grid"], _kinds(values["kinds"], place), rows, cols, place)
-    kinds = _other_kinds(values, kinds, _kinds(values["kinds"], place), (rows, cols), place)
-    links = _links(values["links"], rows, cols, place)
-    links = _other_links(values, links, (rows, cols), place)
+    known = _kinds(values["kinds"], place)
+    kinds = _pattern(values["grid"], known, rows, cols, place)
+    kinds = _other_kinds(values, kinds, known, (rows, cols), place)
+    links = _links(values, (rows, cols), place)
     settings = {key: _number(values, key, place, 1, 256) for key in ("contexts", "stages") if key in values}
     try:
         return Fabric(name, rows, cols, tuple(kinds), tuple(sorted(links)), **settings)
@@ -273,24 +274,17 @@ def _other_kinds(
         changed = _kind({k: v for k, v in table.items() if k in _KIND_KEYS}, kind, where)
         if changed != kind:
             row, col = divmod(pe, size[1])
-            changed = PEKind(
-                f"{kind.name}@{row},{col}", changed.units, changed.registers, changed.table_words
-            )
+            changed = dataclasses.replace(changed, name=f"{kind.name}@{row},{col}")
         found[pe] = changed
     return found
 
 
-def _links(given: Any, rows: int, cols: int, place: str) -> set[Link]:
+def _links(values: Mapping[str, Any], size: tuple[int, int], place: str) -> set[Link]:
+    """The regular links, with single ones added or removed."""
+    given = values["links"]
     if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
         raise InputError(f"{place}: links must be a list out of {', '.join(STYLES)}, not {given!r}")
-    return {link for name in given for link in regular(name, rows, cols)}
-
-
-def _other_links(
-    values: Mapping[str, Any], links: Iterable[Link], size: tuple[int, int], place: str
-) -> set[Link]:
-    """The links with single ones added or removed."""
-    found = set(links)
+    found = {link for name in given for link in regular(name, *size)}
     for where, table in _tables(values, "link", place):
         toml_text.check_keys(table, _LINK_KEYS, where)
         source, target = (_pe(table, key, size, where) for key in ("from", "to"))

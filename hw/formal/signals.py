@@ -104,20 +104,12 @@ class LastInFirstOut(SyncFIFO):
     """Of two waiting signals the younger fires first."""
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.inner = inner = SyncFIFO(width=self.width, depth=self.depth)
+        m = super().elaborate(platform)
         newest = Signal(self.width)
-        m.d.comb += [
-            inner.w_data.eq(self.w_data),
-            inner.w_en.eq(self.w_en),
-            inner.r_en.eq(self.r_en),
-            self.w_rdy.eq(inner.w_rdy),
-            self.r_rdy.eq(inner.r_rdy),
-            self.level.eq(inner.level),
-            self.r_data.eq(Mux(inner.level > 1, newest, inner.r_data)),
-        ]
         with m.If(self.w_en & self.w_rdy):
             m.d.sync += newest.eq(self.w_data)
+        with m.If(self.level > 1):
+            m.d.comb += self.r_data.eq(newest)
         return m
 
 

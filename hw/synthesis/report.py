@@ -57,11 +57,8 @@ def as_json(build: Build, files: Sequence[str]) -> dict[str, Any]:
                 for name, (reached, required) in placement.clocks.items()
             },
             "utilisation": {
-                field: {
-                    "used": getattr(placement.used, field),
-                    "available": getattr(placement.available, field),
-                }
-                for field in NAMES
+                field: {"used": used, "available": getattr(placement.available, field)}
+                for field, used in _figures(placement.used).items()
             },
             "critical_path": path(placement),
             "seconds": {"synthesis": synthesis.seconds, "placement": placement.seconds},

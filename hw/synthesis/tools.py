@@ -140,13 +140,8 @@ def _started(
 
 def _lines(path: Path) -> list[str]:
     """Lines of a file that say something; none when there is no file."""
-    if not path.is_file():
-        return []
-    return [
-        line.strip()
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-        if line.strip()
-    ]
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class ToolError(InputError):

@@ -117,6 +117,11 @@ def constraints(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
+#: Inputs of the PLL that are left at 0.
+_UNUSED = ("RST", "STDBY", "PHASESEL0", "PHASESEL1", "PHASEDIR", "PHASESTEP", "PHASELOADREG")
+_UNUSED += ("PLLWAKESYNC", "ENCLKOP", "ENCLKOS")
+
+
 class Ecp5Board(Component):
     """The top `heald_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
 
@@ -164,16 +169,7 @@ class Ecp5Board(Component):
             p_CLKOS_FPHASE=0,
             i_CLKI=self.clk,
             i_CLKFB=loop,
-            i_RST=Const(0),
-            i_STDBY=Const(0),
-            i_PHASESEL0=Const(0),
-            i_PHASESEL1=Const(0),
-            i_PHASEDIR=Const(0),
-            i_PHASESTEP=Const(0),
-            i_PHASELOADREG=Const(0),
-            i_PLLWAKESYNC=Const(0),
-            i_ENCLKOP=Const(0),
-            i_ENCLKOS=Const(0),
+            **{f"i_{name}": Const(0) for name in _UNUSED},
             o_CLKOP=loop,
             o_CLKOS=ClockSignal(),
             o_LOCK=locked,
