@@ -110,14 +110,12 @@ def _run(
         return outcome(found, failed=failed, trace=trace if found else None, reason=reason)
     if verdict == "PASS":
         return outcome(True)
-    if verdict == "UNKNOWN":
-        reason = f"the induction does not close ({', '.join(failed)})"
-    elif verdict == "TIMEOUT":
-        reason = f"no result after {TIME_LIMIT} s"
-    elif verdict == "FAIL":
-        reason = f"first to fail: {failed[0] if failed else '?'}"
-    else:
-        reason = f"{verdict}: {_last_error(log)}"
+    reasons = {
+        "UNKNOWN": f"the induction does not close ({', '.join(failed)})",
+        "TIMEOUT": f"no result after {TIME_LIMIT} s",
+        "FAIL": f"first to fail: {failed[0] if failed else '?'}",
+    }
+    reason = reasons.get(verdict, f"{verdict}: {_last_error(log)}")
     return outcome(False, failed=failed, trace=trace, reason=reason, open=verdict == "UNKNOWN")
 
 
