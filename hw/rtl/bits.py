@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib.memory import Memory
 
 
 def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Value:
@@ -100,18 +99,3 @@ def one_of(select: Value, values: list[Value]) -> Value:
     for i, value in enumerate(values):
         chosen = chosen | where(select[i], value)
     return chosen
-
-
-def write_word(m: Module, words: Memory, enable: Value, address: Value, data: Value) -> None:
-    """Give a memory a write port."""
-    port = words.write_port()
-    m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(data)]
-
-
-def read_word(m: Module, words: Memory, address: Value, enable: Value | None = None) -> Value:
-    """Give a memory a read port: its word in the same cycle or, with `enable`, from the next one on."""
-    port = words.read_port(domain="comb" if enable is None else "sync")
-    if enable is not None:
-        m.d.comb += port.en.eq(enable)
-    m.d.comb += port.addr.eq(address)
-    return port.data

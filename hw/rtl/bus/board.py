@@ -66,8 +66,8 @@ def _board(source: str, values: dict[str, Any]) -> Board:
         needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if needed and key not in values:
             raise InputError(f"{source}: {key} is missing")
-    kinds = dict.fromkeys(("speed", "clock_hz"), int) | {"led_pins": list, "constants": dict}
-    kinds |= dict.fromkeys(("led_active_low", "reset_active_low"), bool)
+    kinds: dict[str, type] = {"speed": int, "clock_hz": int, "led_pins": list, "constants": dict}
+    kinds |= {"led_active_low": bool, "reset_active_low": bool}
     for key, value in values.items():
         kind = kinds.get(key, str)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -118,8 +118,10 @@ def constraints(board: Board) -> str:
 
 
 #: Inputs of the PLL that are left at 0.
-_UNUSED = ("RST", "STDBY", "PHASESEL0", "PHASESEL1", "PHASEDIR", "PHASESTEP", "PHASELOADREG")
-_UNUSED += ("PLLWAKESYNC", "ENCLKOP", "ENCLKOS")
+_UNUSED = (
+    *("RST", "STDBY", "PHASESEL0", "PHASESEL1", "PHASEDIR", "PHASESTEP", "PHASELOADREG"),
+    *("PLLWAKESYNC", "ENCLKOP", "ENCLKOS"),
+)
 
 
 class Ecp5Board(Component):

@@ -120,8 +120,11 @@ class UartBridge(Component):
         connect(m, frames.sent, transmitter.bytes)
         connect(m, frames.access, access.access)
         connect(m, access.answer, frames.answer)
-        connect(m, access.csr, flipped(self.csr))
-        connect(m, access.memory, flipped(self.memory))
+        for bus, outer in ((access.csr, self.csr), (access.memory, self.memory)):
+            for name in ("aw", "w", "ar"):
+                connect(m, getattr(bus, name), flipped(getattr(outer, name)))
+            for name in ("b", "r"):
+                connect(m, flipped(getattr(outer, name)), getattr(bus, name))
         bit = Signal(range(self._cycles))
         m.d.sync += bit.eq(bit + 1)
         with m.If(bit == self._cycles - 1):

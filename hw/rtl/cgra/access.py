@@ -9,7 +9,6 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
-from hw.rtl.bits import read_word, write_word
 from hw.rtl.cgra.units import WIDTH
 
 #: Elements of arrays by number.
@@ -82,8 +81,14 @@ class ArrayTable(Component):
         ):
             part = memory.Memory(shape=len(target), depth=ARRAYS, init=[])
             m.submodules[name] = part
-            write_word(m, part, enable, self.write.number, value)
-            m.d.comb += target.eq(read_word(m, part, self.number))
+            write, read = part.write_port(), part.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(enable),
+                write.addr.eq(self.write.number),
+                write.data.eq(value),
+                read.addr.eq(self.number),
+                target.eq(read.data),
+            ]
         m.d.comb += [self.space.eq(kind[:2]), self.element.eq(kind[2:])]
         return m
 

@@ -7,7 +7,6 @@ from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.fabric import Fabric, Layout, layout
-from hw.rtl.bits import read_word, write_word
 from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
 
 
@@ -51,8 +50,15 @@ class ContextMemory(Component):
             used = min(WIDTH, self.layout.bits - WIDTH * i) if i < whole else WIDTH
             word = memory.Memory(shape=used, depth=self._depth, init=[], attrs=BLOCK_RAM)
             m.submodules[f"word{i}"] = word
-            write_word(m, word, self.write[i], self.at, self.data)
-            out.append(read_word(m, word, self.context, self.read))
+            write, read = word.write_port(), word.read_port()
+            m.d.comb += [
+                write.en.eq(self.write[i]),
+                write.addr.eq(self.at),
+                write.data.eq(self.data),
+                read.en.eq(self.read),
+                read.addr.eq(self.context),
+            ]
+            out.append(read.data)
         m.d.comb += [
             self.fields.eq(Cat(*out[:whole])),
             self.const.eq(out[whole]),

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.fabric.layout import ARRAYS
-from hw.rtl.bits import read_word, where, write_word
+from hw.rtl.bits import where
 from hw.rtl.cgra.access import ArrayWrite, MemoryPort, access_layout
 from hw.rtl.cgra.ahead import Ahead, Choice, Operand, moment_layout
 from hw.rtl.cgra.context import ContextMemory, context_bits
@@ -47,8 +47,14 @@ class RegisterFile(Component):
                 m.d.sync += self.register.eq(self.value)
             return m
         m.submodules.words = words = memory.Memory(shape=WIDTH, depth=self._registers, init=[])
-        write_word(m, words, self.enable, self.write_at, self.value)
-        m.d.comb += self.register.eq(read_word(m, words, self.read_at))
+        write, read = words.write_port(), words.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(self.enable),
+            write.addr.eq(self.write_at),
+            write.data.eq(self.value),
+            read.addr.eq(self.read_at),
+            self.register.eq(read.data),
+        ]
         with m.If(self.enable):
             m.d.sync += self.known.eq(self.known | (1 << self.write_at))
         return m

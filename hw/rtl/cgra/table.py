@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.rtl.bits import read_word, where, write_word
+from hw.rtl.bits import where
 from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
 
 #: Bits of the address of a word, in the largest table memory that there can be.
@@ -45,6 +45,7 @@ class TableUnit(Component):
         m.submodules.words = words = memory.Memory(
             shape=WIDTH, depth=max(2, self._words), init=[], attrs=BLOCK_RAM
         )
+        write, read = words.write_port(), words.read_port()
         bits = self._words.bit_length()
         length, valid = Signal(bits), Signal()
         first, count, room = Signal(bits), Signal(bits), Signal(bits)
@@ -57,10 +58,15 @@ class TableUnit(Component):
                 room.eq(Mux(beyond, 0, length - self.const[:bits])),
             ]
         index = self.index[:bits]
-        wrong = self.index[bits:].any() | (index >= count) | (index >= room)
-        m.d.comb += self.outside.eq(self.happens & wrong)
-        write_word(m, words, self.write.enable, self.write.address, self.write.data)
-        m.d.comb += self.y2.eq(where(valid, read_word(m, words, first + index, self.advance)))
+        m.d.comb += [
+            self.outside.eq(self.happens & (self.index[bits:].any() | (index >= count) | (index >= room))),
+            write.en.eq(self.write.enable),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            read.en.eq(self.advance),
+            read.addr.eq(first + index),
+            self.y2.eq(where(valid, read.data)),
+        ]
         with m.If(self.advance):
             m.d.sync += valid.eq(self.happens)
         with m.If(self.clear):

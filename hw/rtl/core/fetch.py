@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.isa import STORED_BITS
-from hw.rtl.bits import log2, read_word, write_word
+from hw.rtl.bits import log2
 from hw.rtl.core.decoder import Sort, sort_of
 from hw.rtl.core.loops import LoopStack
 
@@ -44,12 +44,21 @@ class ProgramMemory(Component):
         m.submodules.words = words = memory.Memory(
             shape=STORED_BITS, depth=self._words, init=[], attrs={"no_rw_check": 1}
         )
+        read, target, write = words.read_port(), words.read_port(), words.write_port()
         # One address for reading and writing: two ports in all, as block RAM has them.
         address = Signal(len(self.address))
-        m.d.comb += address.eq(Mux(self.write, self.write_address, self.address))
-        m.d.comb += self.word.eq(read_word(m, words, address, self.read | self.write))
-        m.d.comb += self.target_word.eq(read_word(m, words, self.target, self.read))
-        write_word(m, words, self.write, address, self.data)
+        m.d.comb += [
+            address.eq(Mux(self.write, self.write_address, self.address)),
+            read.en.eq(self.read | self.write),
+            read.addr.eq(address),
+            self.word.eq(read.data),
+            target.en.eq(self.read),
+            target.addr.eq(self.target),
+            self.target_word.eq(target.data),
+            write.en.eq(self.write),
+            write.addr.eq(address),
+            write.data.eq(self.data),
+        ]
         return m
 
 

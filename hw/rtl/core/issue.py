@@ -12,7 +12,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.rtl.bits import log2, read_word, where, write_word
+from hw.rtl.bits import log2, where
 from hw.rtl.core.queue import OperationQueue
 from hw.rtl.core.sequencer import CLEAR_BITS, VALUE, IssuePort
 from hw.rtl.interfaces import operation
@@ -120,9 +120,14 @@ class Issue(Component):
             m.submodules[name] = kept = memory.Memory(
                 shape=p.bits, depth=1 << len(index), init=[], attrs={"ram_style": "distributed"}
             )
-            sets = way["sets"] & (way["parameter"] == p.index)
-            write_word(m, kept, self.clear | sets, index, way[f"value{VALUE}"])
-            found[name] = read_word(m, kept, way["warp"])
+            write, read = kept.write_port(), kept.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(self.clear | (way["sets"] & (way["parameter"] == p.index))),
+                write.addr.eq(index),
+                write.data.eq(way[f"value{VALUE}"]),
+                read.addr.eq(way["warp"]),
+            ]
+            found[name] = read.data
         return found
 
     def _entry(self, engine: str) -> data.StructLayout:

@@ -6,8 +6,6 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import memory, stream
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.rtl.bits import read_word, write_word
-
 
 class OperationQueue(Component):
     """A queue whose entries are announced a cycle before they are there.
@@ -62,8 +60,14 @@ class OperationQueue(Component):
         m.d.sync += [free.eq(free + enters), oldest.eq(oldest + taken)]
         if places > 2:
             m.submodules.storage = storage = memory.Memory(shape=self._width, depth=places, init=[])
-            write_word(m, storage, enters, free, self.data)
-            return read_word(m, storage, self._reads(oldest))
+            writer, reader = storage.write_port(), storage.read_port(domain="comb")
+            m.d.comb += [
+                writer.en.eq(enters),
+                writer.addr.eq(free),
+                writer.data.eq(self.data),
+                reader.addr.eq(self._reads(oldest)),
+            ]
+            return reader.data
         entries = [Signal(self._width, name=f"entry{i}", reset_less=True) for i in range(2)]
         for i, kept in enumerate(entries):
             with m.If(enters & (free == i)):

@@ -6,8 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.rtl.bits import read_word, write_word
-
 
 class RegisterFile(Component):
     """Registers of 32 bits with four readers and one writer.
@@ -54,7 +52,9 @@ class RegisterFile(Component):
             port.data.eq(self.data),
         ]
         for i in range(4):
-            m.d.comb += getattr(self, f"value{i}").eq(read_word(m, words, getattr(self, f"read{i}")))
+            read = words.read_port(domain="comb")
+            index, value = getattr(self, f"read{i}"), getattr(self, f"value{i}")
+            m.d.comb += [read.addr.eq(index), value.eq(read.data)]
         self._kinds(m, port.en)
         return m
 
@@ -63,10 +63,15 @@ class RegisterFile(Component):
         m.submodules.kinds = kinds = memory.Memory(shape=2, depth=self._registers, init=[])
         late, target, data = Signal(reset_less=True), Signal(5, reset_less=True), Signal(32, reset_less=True)
         m.d.sync += [late.eq(write), target.eq(self.target), data.eq(self.data)]
-        some = data.any()
-        write_word(m, kinds, late, target, Cat(some, some & ~data[-1]))
+        port, some = kinds.write_port(), data.any()
+        m.d.comb += [
+            port.en.eq(late),
+            port.addr.eq(target),
+            port.data.eq(Cat(some, some & ~data[-1])),
+        ]
         for bit, (told, number) in enumerate(((self.true, self.predicate), (self.positive, self.count))):
-            m.d.comb += told.eq(read_word(m, kinds, number)[bit])
+            read = kinds.read_port(domain="comb")
+            m.d.comb += [read.addr.eq(number), told.eq(read.data[bit])]
         coming = (self.coming_predicate, self.coming_count, self.coming_counts)
         fresh = [
             write & ((predicate == self.target) | (counts & (count == self.target)))

@@ -7,7 +7,7 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw.config import MachineConfig
-from hw.rtl.bits import log2, read_word, write_word
+from hw.rtl.bits import log2
 from hw.rtl.memory.buffer import NO_COLLISIONS
 
 
@@ -114,6 +114,7 @@ class Accumulator(Component):
                 shape=Shape(width), depth=c.derived.acc_bank_words, init=[], attrs=NO_COLLISIONS
             )
             m.submodules[f"bank{b}"] = bank
+            write, read = bank.write_port(), bank.read_port()
             draining = self.drain.valid & means(drain_bank, b)
             reading = self.read.valid & means(read_bank, b)
             address = Mux(draining, self.drain.address[:inner], self.read.address[:inner])
@@ -122,8 +123,14 @@ class Accumulator(Component):
                 m.d.comb += self.rows.held[b].eq(enable)
                 address = Mux(enable, address, self.rows.address[b])
                 enable = enable | self.rows.enable[b]
-            outputs.append(read_word(m, bank, address, enable))
-            write_word(m, bank, stage2 & means(address2[inner:], b), address2[:inner], total)
+            m.d.comb += [
+                read.en.eq(enable),
+                read.addr.eq(address),
+                write.en.eq(stage2 & means(address2[inner:], b)),
+                write.addr.eq(address2[:inner]),
+                write.data.eq(total),
+            ]
+            outputs.append(read.data)
         if c.cgra:
             m.d.comb += self.rows.data.eq(Cat(*outputs))
 

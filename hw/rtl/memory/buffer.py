@@ -7,7 +7,7 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw.config import BufferShape
-from hw.rtl.bits import log2, read_word, write_word
+from hw.rtl.bits import log2
 
 #: Attributes of a memory in which what is read while it is written does not matter: Yosys leaves out the
 #: comparison of addresses that would give the old value.
@@ -79,13 +79,21 @@ class BankedBuffer(Component):
         for b in range(self._shape.banks):
             bank = memory.Memory(shape=Shape(8), depth=self._shape.depth, init=[], attrs=NO_COLLISIONS)
             m.submodules[f"bank{b}"] = bank
-            write, read = self.write, self.read
-            write_word(m, bank, write.enable[b], write.address[b], write.data.word_select(b, 8))
-            address, enable = read.address, read.enable
+            write, read = bank.write_port(), bank.read_port()
+            m.d.comb += [
+                write.en.eq(self.write.enable[b]),
+                write.addr.eq(self.write.address[b]),
+                write.data.eq(self.write.data.word_select(b, 8)),
+            ]
             if self._words:
-                address = Mux(enable, address, self.words.address[b // 4])
-                enable = enable | self.words.enable[b // 4]
-            out.append(read_word(m, bank, address, enable))
+                single = self.words
+                m.d.comb += [
+                    read.en.eq(self.read.enable | single.enable[b // 4]),
+                    read.addr.eq(Mux(self.read.enable, self.read.address, single.address[b // 4])),
+                ]
+            else:
+                m.d.comb += [read.en.eq(self.read.enable), read.addr.eq(self.read.address)]
+            out.append(read.data)
         m.d.comb += self.read.data.eq(Cat(*out))
         if self._words:
             m.d.comb += [self.words.held.eq(self.read.enable), self.words.data.eq(Cat(*out))]

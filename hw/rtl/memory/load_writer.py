@@ -10,7 +10,7 @@ from amaranth.utils import bits_for
 from hw import isa
 from hw.config import MachineConfig
 from hw.rtl.bits import from_mask, log2, lookup, low, place, place_bits, range_mask, rotate_left
-from hw.rtl.interfaces import WARP_BITS, ErrorReport, read_response, report_of
+from hw.rtl.interfaces import WARP_BITS, ErrorReport, read_response
 from hw.rtl.memory.buffer import BankedWrite
 from hw.rtl.memory.load_requests import descriptor, forms_patches, loader_target
 from hw.rtl.memory.patch_places import PatchPlaces, block_bits
@@ -296,5 +296,7 @@ class LoadWriter(Component):
             self.complete.eq(done[1]),
             self.complete_warp.eq(warps[1]),
             self.error.eq(wrong | failed),
-            *report_of(self.error_report, Mux(failed, isa.Cause.BUS, isa.Cause.BUFFER_RANGE), who),
+            self.error_report.warp.eq(who.warp),
+            self.error_report.pc.eq(who.pc),
+            self.error_report.cause.eq(Mux(failed, isa.Cause.BUS, isa.Cause.BUFFER_RANGE)),
         ]

@@ -84,7 +84,6 @@ class Loader(Component):
         connect(m, requests.request, flipped(self.memory.request))
         connect(m, flipped(self.memory.response), writer.response)
         connect(m, writer.write, flipped(self.write))
-        connect(m, taken.out, writer.taken)
 
         in_flight = Signal(range(limit + 1))
         m.d.sync += in_flight.eq(in_flight + taken.enters - writer.complete)
@@ -99,6 +98,9 @@ class Loader(Component):
             writer.stop.eq(control.stop),
             taken.enters.eq(requests.taken.valid),
             taken.data.eq(requests.taken.payload),
+            writer.taken.valid.eq(taken.out.valid),
+            writer.taken.payload.eq(taken.out.payload),
+            taken.out.ready.eq(writer.taken.ready),
             control.complete.eq(writer.complete),
             control.complete_warp.eq(writer.complete_warp),
             control.error.eq((writer.error | requests.error) & ~control.stop),
