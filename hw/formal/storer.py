@@ -23,6 +23,11 @@ WINDOWS = {
 }
 
 
+def _pieces(strobe: Value) -> Value:
+    """How many runs of bytes are strobed."""
+    return sum((strobe[i] & ~(strobe[i - 1] if i else 0))[0] for i in range(len(strobe)))
+
+
 def build_windows(bench: Bench, config: MachineConfig) -> None:
     """Any operations, any windows that stay as they are, any stalls."""
     dut = bench.add(Storer(config), "dut")
@@ -42,12 +47,8 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
             for w in dut.windows
         ).any()
 
-    def pieces(strobe: Value) -> Value:
-        """How many runs of bytes are strobed."""
-        return sum((strobe[i] & ~(strobe[i - 1] if i else 0))[0] for i in range(width))
-
     bench.require("writes_stay_in_windows", ~request.valid | permitted(payload.address, payload.strobe))
-    bench.require("beats_write_something", ~request.valid | (pieces(payload.strobe) == 1))
+    bench.require("beats_write_something", ~request.valid | (_pieces(payload.strobe) == 1))
     bench.require("addresses_aligned", payload.address[:shift] == 0)
 
     def tied() -> Value:
@@ -69,7 +70,7 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
         )
 
         def travels(valid: Value, what: Value) -> Value:
-            return ~valid | (permitted(what.beat << shift, what.strobe) & (pieces(what.strobe) == 1))
+            return ~valid | (permitted(what.beat << shift, what.strobe) & (_pieces(what.strobe) == 1))
 
         return (
             (~walk.active | (row & (d.bytes != 0)))
