@@ -1,5 +1,58 @@
 """The tile program: the one text form for everything between tiling and warps (docs/ir.md).
 
-`sw.ir.parse` reads it, `str` writes it; both directions are inverse to each other. `sw.ir.load` reads and
-checks a file, `sw.ir.builder` makes programs from Python, `sw.ir.mlir` exports them.
+`parse_program` and `parse_expr` read it, `str` writes it; both directions are inverse to each other.
+`load_program` reads and checks a file, `sw.ir.builder` makes programs from Python, `sw.ir.mlir` exports them.
 """
+
+from sw.ir.check import check, problems
+from sw.ir.errors import IRError
+from sw.ir.expression import Apply, Const, Expr, Op, Var
+from sw.ir.load import load_program
+from sw.ir.parse import parse_expr, parse_program
+from sw.ir.program import (
+    ANY,
+    Assign,
+    Buffer,
+    For,
+    If,
+    Instruction,
+    Interval,
+    Parameter,
+    Program,
+    Region,
+    Statement,
+    While,
+    print_program,
+)
+from sw.ir.types import BOOL, INT, Kind, Type
+
+__all__ = [
+    "ANY",
+    "BOOL",
+    "INT",
+    "Apply",
+    "Assign",
+    "Buffer",
+    "Const",
+    "Expr",
+    "For",
+    "IRError",
+    "If",
+    "Instruction",
+    "Interval",
+    "Kind",
+    "Op",
+    "Parameter",
+    "Program",
+    "Region",
+    "Statement",
+    "Type",
+    "Var",
+    "While",
+    "check",
+    "load_program",
+    "parse_expr",
+    "parse_program",
+    "print_program",
+    "problems",
+]

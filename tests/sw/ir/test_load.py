@@ -61,3 +61,13 @@ def test_the_place_of_what_is_no_utf8(tmp_path: Path, data: bytes, line: int, co
     assert caught.value.where is not None
     assert (caught.value.where.line, caught.value.where.column) == (line, column)
     assert caught.value.expected == "text in UTF-8"
+
+
+def test_the_package_gives_what_notes_and_scripts_import() -> None:
+    from sw.canonical import canonicalize
+    from sw.ir import load_program, parse_expr, parse_program
+
+    assert callable(canonicalize)
+    assert callable(load_program)
+    assert str(parse_expr("a + 1", {"a": "int[0, 9]"})) == "a + 1"
+    assert parse_program("@program\ndef p():\n    pass\n").name == "p"
