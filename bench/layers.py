@@ -135,7 +135,7 @@ def told(name: str, report: ModelRun) -> bool:
         )
     Console(width=130).print(table)
     share = bounds / report.cycles
-    proof = "bit-exact, cycle-exact" if report.verified else "NOT PROVEN"
+    proof = "bit-exact, cycle-exact" if report.verified else "NOT VERIFIED"
     print(f"{name}: {report.cycles:,} cycles, bounds {bounds:,}, {share:.3f} of the cycles; {proof}")
     return report.verified and share >= LEAST
 

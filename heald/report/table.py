@@ -31,7 +31,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_report(report: Run, console: Console) -> None:
-    """One row per program or operator, then what was proven and how fast."""
+    """One row per program or operator, then what was verified and how fast."""
     c = report.config
     console.print()
     console.print(
@@ -209,7 +209,7 @@ def _all(count: int, noun: str) -> str:
 
 
 def print_kernel(run: KernelRun, console: Console) -> None:
-    """One row per configuration, then what was proven."""
+    """One row per configuration, then what was verified."""
     config, result = run.config, run.result
     assert config.cgra is not None
     fabric = config.cgra

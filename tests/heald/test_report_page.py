@@ -113,12 +113,12 @@ def test_equal_reports_give_equal_pages() -> None:
     assert render(made) == render(made)
 
 
-def test_a_proven_run_says_so_with_counts() -> None:
+def test_a_verified_run_says_so_with_counts() -> None:
     made = report()
-    assert made.proven
+    assert made.verified
     page = Page(render(made))
     result = page.sections["result"]
-    assert "Proven: all that was compared agrees" in result
+    assert "Verified: all that was compared agrees" in result
     assert "DOES NOT HOLD" not in result
     for check in made.checks:
         assert check.name in result
@@ -131,19 +131,19 @@ def test_a_proven_run_says_so_with_counts() -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (late, ["Not proven: cycles does not hold", "products: cycle ", "before that, the same warp"]),
-        (wrong, ["Not proven: results does not hold", "product_0: 1 of 240 elements differ"]),
+        (late, ["Not verified: cycles does not hold", "products: cycle ", "before that, the same warp"]),
+        (wrong, ["Not verified: results does not hold", "product_0: 1 of 240 elements differ"]),
         (
             stopped,
-            ["Not proven: results, cycles do not hold", "the machine stopped: bus, warp 1, pc 2"],
+            ["Not verified: results, cycles do not hold", "the machine stopped: bus, warp 1, pc 2"],
         ),
     ],
 )
 def test_what_does_not_hold_is_told_first(spoil: Callable[[Outcome], Outcome], said: list[str]) -> None:
     made = report(spoil)
-    assert not made.proven
+    assert not made.verified
     page = Page(render(made))
-    assert "NOT PROVEN" in page.sections["head"]
+    assert "NOT VERIFIED" in page.sections["head"]
     result = page.sections["result"]
     assert "✗" in result
     for text in said:
@@ -152,9 +152,9 @@ def test_what_does_not_hold_is_told_first(spoil: Callable[[Outcome], Outcome], s
     assert list(page.sections)[1] == "result"
 
 
-def test_nothing_compared_is_nothing_proven() -> None:
+def test_nothing_compared_is_nothing_verified() -> None:
     page = Page(render(empty()))
-    assert "Not proven: nothing was compared" in page.sections["result"]
+    assert "Not verified: nothing was compared" in page.sections["result"]
     assert "memory" not in page.sections
 
 
@@ -260,7 +260,7 @@ def test_a_kernel_of_the_grid(tmp_path: Path) -> None:
     given = arguments(kernel, {}, 20, 0)
     prepared = prepare_kernel(kernel, given, machine(base_machine(), load_fabric("torus4x4")))
     made = run_kernel(prepared, lambda: Quick(prepared.prediction.config)).page()
-    assert made.proven
+    assert made.verified
     assert [check.name for check in made.checks] == ["results", "cycles", "warps", "configurations"]
     file = tmp_path / "page.html"
     write(made, file)
@@ -279,7 +279,7 @@ def test_a_tile_program() -> None:
     program = parse_program(Path("examples/07_tile_program_on_rtl/phases.py").read_text(encoding="utf-8"))
     prepared = prepare(program, config, settings, {"last": np.array(7)})
     made = run_program(prepared, lambda: Quick(config)).page()
-    assert made.proven
+    assert made.verified
     page = Page(render(made))
     assert "the sequential execution" in page.sections["result"]
     assert made.tensors
@@ -288,7 +288,7 @@ def test_a_tile_program() -> None:
 
 def test_the_page_of_a_run_is_a_file(tmp_path: Path) -> None:
     results().report(tmp_path / "page.html")
-    assert "Proven" in Page((tmp_path / "page.html").read_text()).sections["result"]
+    assert "Verified" in Page((tmp_path / "page.html").read_text()).sections["result"]
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

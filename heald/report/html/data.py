@@ -126,7 +126,7 @@ class RunReport:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def proven(self) -> bool:
+    def verified(self) -> bool:
         """Whether all that was compared holds, and anything was."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 

@@ -41,8 +41,17 @@ def as_json(value: Any) -> Markup:
 
 @functools.cache
 def template(package: str, name: str = "template.html") -> jinja2.Template:
-    """A template of a package; everything that is filled in is escaped unless it is `Markup`."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    """A template of a package, which may include those of this one (`head.html`).
+
+    Everything that is filled in is escaped unless it is `Markup`.
+    """
+    folders = [jinja2.PackageLoader(where, "") for where in dict.fromkeys((package, __package__))]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(folders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
     environment.filters |= {
         "items": lambda value, unit: f"{value:,} {unit.removesuffix('s') if value == 1 else unit}",
         "count": lambda value: f"{value:,}",
@@ -50,7 +59,7 @@ def template(package: str, name: str = "template.html") -> jinja2.Template:
         "bytes": bytes_text,
         "address": lambda value: f"{value:#010x}",
     }
-    return environment.from_string(file(package, name))
+    return environment.get_template(name)
 
 
 _LEVEL = 9
