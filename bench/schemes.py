@@ -11,8 +11,8 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.compile.forms import HALVES, INNER, Loop, both, count, index
-from sw.ir.expression import Const, Expr, Op, apply
-from sw.ir.program import For, Instruction, Program
+from sw.ir.expression import Const, Expr, Op, apply, evaluate
+from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.ir.split import replaced
@@ -117,7 +117,7 @@ class _Pipeline:
     """What load, product and store of an emitted program stand in."""
 
     def __init__(self, program: Program):
-        places = {s.instruction.label: s for s in spots(program)}
+        places = {s.instruction.label.partition("_")[0]: s for s in spots(program)}
         product, store = places["G"], places["S"]
         self.front = product.gap
         self.back = behind(places.get("GA", product).gap)
@@ -132,9 +132,14 @@ class _Pipeline:
         self.parts = math.prod(loop.count for loop in self.loops if loop.name == INNER)
         self.loads = {WarpRole.LOAD_A: _loops(places["LA"]), WarpRole.LOAD_B: _loops(places["LB"])}
         self.stored = [loop for loop in _loops(store) if loop.name != INNER]
-        size = program.buffer("accumulator").shape[0]
-        assert isinstance(size, Const)
-        self.halves = size.value
+        self.halves = self._halves(store.instruction)
+
+    def _halves(self, store: Instruction) -> int:
+        """How many places of the accumulator take turns: where the first part of two tiles in a row is."""
+        (held,) = (a for a in store.reads if isinstance(a, Region))
+        steps = dict.fromkeys((v.name for v in held.box[0].start.variables()), 0)
+        last = [loop.name for loop in self.stored[-1:]]
+        return len({evaluate(held.box[0].start, steps | dict.fromkeys(last, n)) for n in range(2)})
 
     def products(self, warp: int) -> int:
         """How many products read what a load brings."""

@@ -123,7 +123,7 @@ def table(title: str, found: Sequence[tuple[Problem, dict[str, Measured]]]) -> T
     for problem, by_name in found:
         ours = by_name["ours"]
         cells = [f"{ours.cycles:,}", *(f"{by_name[n].cycles - ours.cycles:+,}" for n in SCHEMES[1:])]
-        notes = _faults(by_name)
+        notes = faults(by_name)
         cells += [f"{by_name[n].operations:,}" for n in SCHEMES]
         made.add_row("  ".join([str(problem), *notes]), *cells)
     sums = {
@@ -135,7 +135,7 @@ def table(title: str, found: Sequence[tuple[Problem, dict[str, Measured]]]) -> T
     return made
 
 
-def _faults(by_name: dict[str, Measured]) -> list[str]:
+def faults(by_name: dict[str, Measured]) -> list[str]:
     """What should not be, in capitals."""
     ours, others = by_name["ours"], [by_name[n] for n in SCHEMES[1:]]
     found = []
@@ -174,7 +174,7 @@ def _worst(found: Sequence[tuple[Problem, dict[str, Measured]]]) -> list[str]:
 @click.option("--only", type=int, help="So many problems of each set, the smallest ones.")
 @click.option("--sim", default="cpp", show_default=True, type=click.Choice(["cpp", "verilator"]))
 def main(hw: str, names: tuple[str, ...], rtl: bool, only: int | None, sim: str) -> None:
-    """Print a table per set; exit code 1 where ours loses, or something is wrong."""
+    """Print a table per set; exit code 1 where ours does not win, or something is wrong."""
     console = Console(width=160)
     config = load(hw)
     large = config.replace(channels=CHANNELS, channel_depth=DEPTH)
@@ -193,13 +193,13 @@ def main(hw: str, names: tuple[str, ...], rtl: bool, only: int | None, sim: str)
         for line in _worst(found):
             console.print(line)
         for problem, by_name in found:
-            bad += bool(_faults(by_name))
+            bad += bool(faults(by_name))
             for n, m in by_name.items():
                 if m.wrong:
                     console.print(f"{problem}, {n}: {m.wrong}")
         console.print()
     proof = "on the RTL" if rtl else "by the cycle model"
-    console.print(f"all checked, cycles {proof}; problems in which ours loses or something is wrong: {bad}")
+    console.print(f"all checked, cycles {proof}; ours does not win, or something is wrong, in {bad} problems")
     sys.exit(bool(bad))
 
 

@@ -56,6 +56,7 @@ MEASURED = {
     "bench.grid_elementwise",
     "bench.onnx_backend",
     "bench.prediction",
+    "bench.sync",
     "bench.tiling",
 }
 #: Modules that only the checker and the generator use.
