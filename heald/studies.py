@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
-from heald.exploration import command, output, search
-from heald.exploration.results import Exploration, Point, State, front_table
+from heald.exploration import command, search
+from heald.exploration.results import METRICS, Confirmation, Exploration, Point, State, front_table, summary
 from heald.exploration.samplers import SAMPLERS
 from heald.exploration.space import Space, from_values, read
 from heald.exploration.study import without_password
+from heald.files import write_directory, write_text
 from heald.hardware import machine
 from heald.progress import Progress, shown
+from heald.report.console import plain_table
 from heald.session import GraphModel
+from hw.config import to_toml
 from hw.errors import InputError, whole_number
 from hw.html import table
+
+#: What the JSON of a point of the front always has.
+_FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
+#: Names of files that `export` writes.
+_EXPORTED = re.compile(r"point-(?:0|[1-9][0-9]*)\.toml")
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,26 +69,121 @@ class Study:
 
     def report(self, file: str | Path) -> None:
         """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
-        output.report(Path(file), self.found, self.space)
+        from heald.report.explore import page
+
+        grids = (self.space.base.cgra, *self.space.grids.values())
+        # With these the page can write machines as files.
+        write_text(Path(file), page(self.found, {grid.name: grid for grid in grids if grid is not None}))
 
     def csv(self, file: str | Path) -> None:
         """Write all points as a table; raises `InputError` for a file that cannot be written."""
-        output.write_csv(Path(file), self.found)
+        out = io.StringIO()
+        names = [p.name for p in self.found.parameters]
+        writer = csv.writer(out)
+        writer.writerow(["point", "state", *names, *METRICS, "front", "confirmed", "reason"])
+        for p in self.found.points:
+            confirmation = self.found.confirmation(p.number)
+            confirmed = "" if confirmation is None else "yes" if confirmation.confirmed else "no"
+            writer.writerow(
+                [p.number, p.state.value]
+                + [p.parameters[n] for n in names]
+                + [p.metrics.get(n, "") for n in METRICS]
+                + ["yes" if p.number in self.found.front else "no", confirmed, p.reason or ""]
+            )
+        write_text(Path(file), out.getvalue())
 
     def export(self, directory: str | Path) -> None:
-        """Write the machines of the front as TOML files; raises `InputError` where that is not possible."""
-        output.export(Path(directory), self.found, self.space)
+        """Write the machines of the front as TOML files that `--hw` takes; those of other points go.
+
+        Raises `InputError` where that is not possible.
+        """
+
+        def fill(folder: Path) -> None:
+            for number in self.found.front:
+                config = self.space.machine(self.found.point(number).parameters)
+                text = to_toml(config.replace(name=f"{self.found.name}-{number}"))
+                (folder / f"point-{number}.toml").write_text(text, encoding="utf-8")
+
+        write_directory(Path(directory), fill, _EXPORTED.fullmatch)
+
+    def print(self, console: Console) -> None:
+        """The front for people, reasons, and what matters."""
+        found = self.found
+        console.print()
+        console.print(Text(summary(found)))
+        head, rows = front_table(found)
+        table = plain_table(*(f">{title}" for title in head))
+        for column in table.columns:
+            column.overflow = "fold"
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        others = [c for c in found.confirmations if c.point not in found.front]
+        if others:
+            good = sum(c.confirmed for c in others)
+            console.print(Text(f"behind the front {good} of {len(others)} points were confirmed on the RTL"))
+        for reason, count in Counter(p.reason for p in found.points if p.reason).most_common(5):
+            console.print(Text(f"{count:>5} × {reason}"))
+        for objective, shares in found.importance.items():
+            order = sorted(shares.items(), key=lambda each: -each[1])
+            listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in order)
+            console.print(Text(f"{objective} depends on {listed}"))
+        console.print(Text(f"{found.points_per_second:.2f} points per second"))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald explore --json` prints."""
-        return output.as_dict(self.found, self.storage)
+        found = self.found
+        return {
+            "trials": len(found.points),
+            "refused": len(found.of(State.REFUSED)),
+            "infeasible": len(found.of(State.INFEASIBLE)),
+            "failed": len(found.of(State.FAILED)),
+            "front": [_front(found, found.point(number)) for number in found.front],
+            "points_per_second": found.points_per_second,
+            "study": found.name,
+            "storage": self.storage,
+            "size": found.size,
+            "objectives": dict(found.objectives),
+            "hypervolume": found.hypervolume,
+            "reference": dict(found.reference),
+            "importance": {name: dict(shares) for name, shares in found.importance.items()},
+            "reasons": [
+                {
+                    "number": p.number,
+                    "state": p.state.value,
+                    "parameters": dict(p.parameters),
+                    "reason": p.reason,
+                }
+                for p in found.points
+                if p.reason is not None
+            ],
+            "confirmations": [_confirmation(c) for c in found.confirmations],
+        }
 
     def __repr__(self) -> str:
-        return f"<{output.summary(self.found)}>"
+        return f"<{summary(self.found)}>"
 
     def _repr_html_(self) -> str:
         names, front = front_table(self.found)
-        return f"<p>{output.summary(self.found)}</p>{table(names, front)}"
+        return f"<p>{summary(self.found)}</p>{table(names, front)}"
+
+
+def _confirmation(confirmation: Confirmation) -> dict[str, Any]:
+    held = asdict(confirmation)
+    return {"number": held.pop("point"), **held}
+
+
+def _front(found: Exploration, point: Point) -> dict[str, Any]:
+    confirmation = found.confirmation(point.number)
+    return {
+        "number": point.number,
+        "parameters": dict(point.parameters),
+        "hw": dict(point.hw),
+        **{name: point.metrics.get(name) for name in _FRONT},
+        **point.metrics,
+        "confirmed": confirmation is not None and confirmation.confirmed,
+        "difference": None if confirmation is None else confirmation.difference,
+    }
 
 
 def _row(point: Point) -> dict[str, Any]:
@@ -132,7 +241,7 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
         found = command.explore(prepared, lambda state: tell(_told(state)), say)
     except KeyboardInterrupt:
         with contextlib.suppress(InputError):
-            say(output.summary(command.kept_so_far(prepared)))
+            say(summary(command.kept_so_far(prepared)))
         say(f"all of it is in {storage}: the same command goes on from here")
         raise
     return Study(found, prepared.space, storage)

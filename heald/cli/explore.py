@@ -65,7 +65,6 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     refuses are kept with the reason. See docs/explore.md.
     """
     # The mapper and optuna take time to import.
-    from heald.exploration import output
     from heald.exploration.command import Request
     from heald.studies import study_of
 
@@ -83,7 +82,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     if json_:
         print_json(study.as_dict())
     else:
-        output.show(study.found, stdout())
+        study.print(stdout())
     wrong = [c for c in study.found.confirmations if not c.confirmed]
     for c in wrong:
         note(f"point {c.point} differs on the RTL: {c.difference}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -216,6 +217,14 @@ def front_table(found: Exploration) -> tuple[list[str], list[list[str]]]:
         values = [str(p.parameters.get(n, "–")) for n in names]
         rows.append([str(p.number), *values, *(shown(n, p.metrics.get(n)) for n in metrics), rtl])
     return ["point", *names, *metrics, "RTL"], rows
+
+
+def summary(found: Exploration) -> str:
+    """How many points there are, in words."""
+    states = Counter(p.state for p in found.points)
+    others = [f"{states[s]:,} {s.value}" for s in State if s is not State.COMPLETE and states[s]]
+    rest = f" ({', '.join(others)})" if others else ""
+    return f"{len(found.points):,} of {found.size:,} points{rest}, {len(found.front)} on the front"
 
 
 def shown(name: str, value: float | None) -> str:
