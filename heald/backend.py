@@ -103,7 +103,8 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether the machine can execute the model; parameters that are inputs count as ones."""
         try:
-            compiled(model, _ones(model), machine())
+            ones = {name: np.ones(shape, dtype) for name, (dtype, shape) in load_model(model).inputs.items()}
+            compiled(model, ones, machine())
         except InputError:
             return False
         return cls.supports_device(device)
@@ -147,11 +148,6 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
     def supports_device(cls, device: str) -> bool:
         """The simulated machine passes as CPU."""
         return device.split(":")[0] == "CPU"
-
-
-def _ones(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Ones for every input; raises `InputError` for shapes that are not fixed."""
-    return {name: np.ones(shape, dtype) for name, (dtype, shape) in load_model(proto).inputs.items()}
 
 
 prepare = Backend.prepare

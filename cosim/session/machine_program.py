@@ -293,7 +293,9 @@ def _facts(
     views = (*operator.inputs, operator.output)
 
     def size(tensor: str) -> int:
-        found = [_distinct(v) for v in views if v.tensor == tensor]
+        # Elements that repeat count once.
+        steps = [zip(v.shape, v.strides, strict=True) for v in views if v.tensor == tensor]
+        found = [math.prod(n for n, stride in own if stride) for own in steps]
         home = homes[tensor]
         return min(max(found, default=home.tensor.elements), home.tensor.elements) * home.itemsize
 
@@ -320,11 +322,6 @@ def _tile(part: LoweredOperator) -> dict[str, int]:
         return {}
     names = ("rows", "columns", "width", "whole_rows", "whole_columns")
     return {name: getattr(tiles, name) for name in names}
-
-
-def _distinct(view: View) -> int:
-    """Elements of a view, those that repeat once."""
-    return math.prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
 
 
 def macs(operator: Operator) -> int:

@@ -52,9 +52,10 @@ def parts(config: MachineConfig) -> tuple[Part, ...]:
     ]
     grid = config.cgra
     if grid is not None:
+        control = {"one": 1, "pes": grid.size, "contexts": (grid.contexts - 1).bit_length()}
         made += [
             Part("output_buffer", 0, 1, _buffer(config.derived.out, words=True)),
-            Part("grid_control", 0, 1, _grid_control(grid)),
+            Part("grid_control", 0, 1, control),
             Part("grid_ports", 0, 1, _grid_ports(config)),
         ]
         by_features: Counter[tuple[tuple[str, float], ...]] = Counter()
@@ -174,10 +175,6 @@ def _program(c: MachineConfig) -> dict[str, float]:
         "block_rams": memory_blocks(c.imem_words, isa.STORED_BITS, readers=2),
         "lut_rams": lut_blocks(c.imem_words, isa.STORED_BITS),
     }
-
-
-def _grid_control(grid: Fabric) -> dict[str, float]:
-    return {"one": 1, "pes": grid.size, "contexts": (grid.contexts - 1).bit_length()}
 
 
 def _grid_ports(c: MachineConfig) -> dict[str, float]:

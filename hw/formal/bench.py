@@ -141,6 +141,14 @@ def blinking(meaning: str, *streams: str) -> Alter:
     return alter
 
 
+def past(m: Module, value: ValueLike, name: str | None = None) -> Signal:
+    """What a value was in the cycle before; 0 in the first."""
+    value = Value.cast(value)
+    register = Signal(len(value), name=name)
+    m.d.sync += register.eq(value)
+    return register
+
+
 def altered(component: Callable[..., Component], alter: Alter) -> Callable[..., Component]:
     """What makes a component with altered ports where `component` makes it without."""
 
@@ -220,10 +228,7 @@ class Bench:
 
     def past(self, value: ValueLike, name: str) -> Signal:
         """What a value was in the cycle before; 0 in the first."""
-        value = Value.cast(value)
-        register = Signal(len(value), name=name)
-        self.m.d.sync += register.eq(value)
-        return register
+        return past(self.m, value, name)
 
     def keeps(self, stream: Component, name: str) -> Value:
         """Whether a stream still offers, unchanged, what was not accepted in the cycle before."""

@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, past
 from hw.formal.proof import Proof, planted
 from hw.rtl.core.channels import Channels
 
@@ -93,9 +93,7 @@ def _lost_fire(m: Module, outer: Component, inner: Component) -> None:
 
 def _late_conflict(m: Module, outer: Component, inner: Component) -> None:
     """A conflict of fires is reported one cycle late."""
-    seen = Signal(len(outer.fire_conflict))
-    m.d.sync += seen.eq(inner.fire_conflict)
-    m.d.comb += outer.fire_conflict.eq(seen)
+    m.d.comb += outer.fire_conflict.eq(past(m, inner.fire_conflict))
 
 
 def _one_sided(m: Module, outer: Component, inner: Component) -> None:

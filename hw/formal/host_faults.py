@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import Component
 
 from hw import csr
+from hw.formal.bench import past
 from hw.formal.proof import planted
 
 ADDRESS = {r.name: r.offset for r in csr.FIXED}
@@ -18,19 +19,17 @@ def _deaf(m: Module, outer: Component, inner: Component) -> None:
 
 def _answers_late(m: Module, outer: Component, inner: Component) -> None:
     """An answer comes a cycle late."""
-    before = Signal()
-    m.d.sync += before.eq(inner.response.valid & ~(before & outer.response.ready))
+    late = Signal()
+    m.d.sync += late.eq(inner.response.valid & ~(late & outer.response.ready))
     m.d.comb += [
-        outer.response.valid.eq(inner.response.valid & before),
-        inner.response.ready.eq(outer.response.ready & before),
+        outer.response.valid.eq(inner.response.valid & late),
+        inner.response.ready.eq(outer.response.ready & late),
     ]
 
 
 def _loads_once(m: Module, outer: Component, inner: Component) -> None:
     """`load` lasts one cycle."""
-    loaded = Signal()
-    m.d.sync += loaded.eq(inner.load)
-    m.d.comb += outer.load.eq(inner.load & ~loaded)
+    m.d.comb += outer.load.eq(inner.load & ~past(m, inner.load))
 
 
 def _flickers(m: Module, outer: Component, inner: Component) -> None:
@@ -41,8 +40,7 @@ def _flickers(m: Module, outer: Component, inner: Component) -> None:
 def _always_idle(m: Module, outer: Component, inner: Component) -> None:
     """Writes change the enabled warps during a run."""
     # Settings show what was requested, whether they were set or not.
-    written = Signal()
-    m.d.sync += written.eq(outer.request.valid & outer.request.payload.write)
+    written = past(m, outer.request.valid & outer.request.payload.write)
     m.d.comb += outer.enable.eq(inner.enable ^ written)
 
 
@@ -104,9 +102,7 @@ def _always_progress(m: Module, outer: Component, inner: Component) -> None:
 
 def _no_progress(m: Module, outer: Component, inner: Component) -> None:
     """Progress in two cycles in a row counts once."""
-    waited = Signal()
-    m.d.sync += waited.eq(outer.progress)
-    m.d.comb += inner.progress.eq(outer.progress & ~waited)
+    m.d.comb += inner.progress.eq(outer.progress & ~past(m, outer.progress))
 
 
 def _error_missed(m: Module, outer: Component, inner: Component) -> None:

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench, Sabotage, altered, blinking
+from hw.formal.bench import Bench, Sabotage, altered, blinking, past
 from hw.formal.proof import Fault, Proof, planted
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.queue import OperationQueue
@@ -278,9 +278,7 @@ def _leaks(m: Module, outer: Component, inner: Component) -> None:
 
 def _hurries(m: Module, outer: Component, inner: Component) -> None:
     """The younger of two operations leaves first."""
-    enters = Signal()
-    m.d.sync += enters.eq(outer.coming)
-    m.d.comb += outer.out.payload.eq(Mux(enters, outer.data, inner.out.payload))
+    m.d.comb += outer.out.payload.eq(Mux(past(m, outer.coming), outer.data, inner.out.payload))
 
 
 def _offers_early(m: Module, outer: Component, inner: Component) -> None:
@@ -317,8 +315,8 @@ def _port_faults(engine: str) -> tuple[Fault, ...]:
     def late(m: Module, outer: Component, inner: Component) -> None:
         """An operation is offered a cycle late if none was offered before it."""
         # Nothing else is wrong: an operation that was shown stays so until it is taken.
-        port, own, shown = getattr(inner, engine), getattr(outer, engine), Signal()
-        m.d.sync += shown.eq(port.valid)
+        port, own = getattr(inner, engine), getattr(outer, engine)
+        shown = past(m, port.valid)
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
 
     def misplaced(m: Module, outer: Component, inner: Component) -> None:

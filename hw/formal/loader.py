@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal import engines, rows
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, past
 from hw.formal.proof import Fault, Proof, planted
 from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
 from hw.rtl.bits import log2
@@ -115,17 +115,15 @@ def _writes_suffice(m: Module, outer: Component, inner: Component) -> None:
 
 def _unaligned(m: Module, outer: Component, inner: Component) -> None:
     """A request names an odd address."""
-    waits = Signal()
-    m.d.sync += waits.eq(inner.memory.request.valid)
-    m.d.comb += outer.memory.request.payload.eq(inner.memory.request.payload | waits)
+    request = inner.memory.request
+    m.d.comb += outer.memory.request.payload.eq(request.payload | past(m, request.valid))
 
 
 def _completes_early(m: Module, outer: Component, inner: Component) -> None:
     """An operation completes before its answers."""
     # Every operation completes three cycles after it is taken.
-    taken = Signal(3)
-    m.d.sync += taken.eq(taken << 1 | (outer.control.operation.valid & inner.control.operation.ready))
-    m.d.comb += outer.control.complete.eq(taken[2])
+    taken = outer.control.operation.valid & inner.control.operation.ready
+    m.d.comb += outer.control.complete.eq(past(m, past(m, past(m, taken))))
 
 
 def _asks_again(m: Module, outer: Component, inner: Component) -> None:

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench, blinking
+from hw.formal.bench import Bench, blinking, past
 from hw.formal.proof import Proof, planted
 from hw.isa import STORED_BITS
 from hw.rtl.core.alu import MultiplyDivide
@@ -229,16 +229,12 @@ def _tokens_everywhere(m: Module, outer: Component, inner: Component) -> None:
 
 def _take_once(m: Module, outer: Component, inner: Component) -> None:
     """Of two waits in a row only the first takes its token."""
-    taken = Signal()
-    m.d.sync += taken.eq(inner.take)
-    m.d.comb += outer.take.eq(inner.take & ~taken)
+    m.d.comb += outer.take.eq(inner.take & ~past(m, inner.take))
 
 
 def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
     """What was accepted is offered again."""
-    accepted = Signal()
-    m.d.sync += accepted.eq(outer.issue.valid & outer.issue.ready)
-    m.d.comb += outer.issue.valid.eq(inner.issue.valid | accepted)
+    m.d.comb += outer.issue.valid.eq(inner.issue.valid | past(m, outer.issue.valid & outer.issue.ready))
 
 
 def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
@@ -269,9 +265,7 @@ def _runs_on(m: Module, outer: Component, inner: Component) -> None:
 
 def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
     """The instruction after an error issues."""
-    failed = Signal()
-    m.d.sync += failed.eq(inner.error)
-    m.d.comb += outer.issued.eq(inner.issued | failed)
+    m.d.comb += outer.issued.eq(inner.issued | past(m, inner.error))
 
 
 def proof(config: MachineConfig) -> Proof:

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal import engines, rows
-from hw.formal.bench import Bench, blinking
+from hw.formal.bench import Bench, blinking, past
 from hw.formal.proof import Proof, planted
 from hw.rtl.bits import log2, range_mask
 from hw.rtl.memory.storer import Storer
@@ -156,9 +156,7 @@ def _byte_address(m: Module, outer: Component, inner: Component) -> None:
 
 def _late_stop(m: Module, outer: Component, inner: Component) -> None:
     """A stop is heard two cycles late."""
-    stopped = Signal(2)
-    m.d.sync += stopped.eq(stopped << 1 | outer.control.stop)
-    m.d.comb += inner.control.stop.eq(stopped[1])
+    m.d.comb += inner.control.stop.eq(past(m, past(m, outer.control.stop)))
 
 
 def _hasty_quiet(m: Module, outer: Component, inner: Component) -> None:
@@ -168,17 +166,15 @@ def _hasty_quiet(m: Module, outer: Component, inner: Component) -> None:
 
 def _completes_twice(m: Module, outer: Component, inner: Component) -> None:
     """A completion lasts two cycles."""
-    again = Signal()
-    m.d.sync += again.eq(inner.control.complete)
-    m.d.comb += outer.control.complete.eq(inner.control.complete | again)
+    complete = inner.control.complete
+    m.d.comb += outer.control.complete.eq(complete | past(m, complete))
 
 
 def _completes_early(m: Module, outer: Component, inner: Component) -> None:
     """An operation completes when its last beat is accepted."""
     # Beats count as answered in the cycle after they are accepted.
-    accepted = Signal()
-    m.d.sync += accepted.eq(inner.memory.request.valid & outer.memory.request.ready)
-    m.d.comb += inner.memory.response.valid.eq(accepted)
+    accepted = inner.memory.request.valid & outer.memory.request.ready
+    m.d.comb += inner.memory.response.valid.eq(past(m, accepted))
 
 
 def _youngest_warp(m: Module, outer: Component, inner: Component) -> None:

@@ -103,7 +103,8 @@ def _amounts(expr: Expr, loops: Sequence[For]) -> list[Expr] | None:
 def _rotation(expr: Expr, loops: Sequence[For]) -> tuple[list[bool], tuple[int, int]] | None:
     """Of an expression with a remainder by 2 that loops change: which loops' steps change it, both values."""
     variables = {loop.variable for loop in loops}
-    turning = {r for r in expr.walk() if _is_parity(r) and names(r) & variables}
+    inner = (r for r in expr.walk() if isinstance(r, Apply) and (r.op, r.args[-1]) in _PARITIES)
+    turning = {r for r in inner if names(r) & variables}
     if len(turning) != 1:
         return None
     (remainder,) = turning
@@ -115,11 +116,6 @@ def _rotation(expr: Expr, loops: Sequence[For]) -> tuple[list[bool], tuple[int, 
     if len(steps) != len(amounts):
         return None
     return [step % 2 != 0 for step in steps], (first.value, second.value)
-
-
-def _is_parity(part: Expr) -> bool:
-    """Whether it is the remainder of a division by 2, however it is written."""
-    return isinstance(part, Apply) and (part.op, part.args[-1]) in _PARITIES
 
 
 def _put(expr: Expr, part: Expr, value: Expr) -> Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, arrays_of
+from sw.dfg.graph import DATA, PREDICATE, Graph, NodeId, arrays_of
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
 
@@ -95,11 +95,6 @@ def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
     for node in after.order:
         if any(e.routed and e.source in changing for e in after.incoming[node]):
             changing.add(node)
-    return not any(
-        _decides(after.by_id[edge.target], edge) and edge.source in changing for edge in after.edges
-    )
-
-
-def _decides(node: Node, edge: Edge) -> bool:
-    """Whether an edge decides which element a node accesses, or whether it does."""
-    return node.memory is not None and edge.operand in (DATA[0], PREDICATE)
+    # These edges decide which element a node accesses, and whether it does.
+    deciding = (e for e in after.edges if e.operand in (DATA[0], PREDICATE) and after.by_id[e.target].memory)
+    return not any(edge.source in changing for edge in deciding)

@@ -88,9 +88,6 @@ class Selector:
                 return self._binary(Op.ADD, args[0], Const(-args[1].value), target)
         return self._binary(op, args[0], args[1], target)
 
-    def _target(self, target: int | None) -> int:
-        return self.to.register() if target is None else target
-
     def _binary(self, op: Op, left: Expr, right: Expr, target: int | None) -> int:
         """One instruction of two operands."""
         if isinstance(left, Const) and op in _COMMUTE:
@@ -116,7 +113,7 @@ class Selector:
         return self._emit(_NAMES[op], target, (a, b))
 
     def _emit(self, name: str, target: int | None, sources: tuple[int, ...], imm: int | None = None) -> int:
-        target = self._target(target)
+        target = self.to.register() if target is None else target
         self.to.emit(name, target, sources, imm)
         return target
 

@@ -144,14 +144,9 @@ def plan_memory(
 
 def _unplaced(tensor: Tensor, kind: Kind, first: int, last: int, lines: Mapping[str, Lines]) -> Allocation:
     """A tensor whose address is, so far, the byte behind a word at which it starts."""
-    row = last_axis(tensor)
+    row = tensor.shape[-1] if tensor.shape else 1
     own = lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
     return Allocation.of(tensor, kind, own.start, own.pitch, first, last, own.row or row)
-
-
-def last_axis(tensor: Tensor) -> int:
-    """Elements along the last axis."""
-    return tensor.shape[-1] if tensor.shape else 1
 
 
 def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, Lines]) -> list[Allocation]:

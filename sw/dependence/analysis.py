@@ -73,7 +73,7 @@ class Dependences:
         found: dict[str, list[Component] | list[list[Component]]] = {}
         for use, sources in self.sources.items():
             for source in sorted(sources):
-                distances = sorted(sources[source], key=_order)
+                distances = sorted(sources[source], key=by_size)
                 if distances and len(distances[0]) == 1:
                     found[f"{source}->{use}"] = [d[0] for d in distances]
                 elif distances and distances[0]:
@@ -85,7 +85,8 @@ class Dependences:
         return {"use_def": self.use_def, "def_use": self.def_use, "distance": self.distance}
 
 
-def _order(distance: Distance) -> tuple[tuple[bool, int], ...]:
+def by_size(distance: Distance) -> tuple[tuple[bool, int], ...]:
+    """What distances are sorted by: numbers first."""
     return tuple((isinstance(n, str), 0 if isinstance(n, str) else n) for n in distance)
 
 

@@ -100,7 +100,7 @@ def make(factors: dict[Symbol, int], constant: int) -> Value:
     """The form with these factors, modulo 2^32."""
     terms = [(s, f if LOW <= f < HIGH else wrap(f)) for s, f in factors.items() if f]
     if len(terms) > 1:
-        terms.sort(key=_number)
+        terms.sort(key=lambda term: term[0].number)
     terms = [t for t in terms if t[1]]
     if not LOW <= constant < HIGH:
         constant = wrap(constant)
@@ -123,10 +123,6 @@ def weigh(constant: int, parts: Iterable[tuple[Value, int]]) -> tuple[dict[Symbo
 def unwrapped(factors: dict[Symbol, int], constant: int) -> Value | None:
     """The form with these factors; None where one of them is beyond 32 bits."""
     return make(factors, constant) if all(LOW <= f < HIGH for f in (constant, *factors.values())) else None
-
-
-def _number(term: tuple[Symbol, int]) -> int:
-    return term[0].number
 
 
 def substitute(value: Value, symbol: Symbol, by: Value) -> Value:

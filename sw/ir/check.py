@@ -183,11 +183,8 @@ class _Checker:
             buffer = self.declared[r.buffer]
             found = _always_outside(r, buffer) or _once_outside(r, buffer, surely)
             if found:
-                self.say(where, found, f"a region inside of {_declared(buffer)}")
-
-
-def _declared(buffer: Buffer) -> str:
-    return f"{buffer.name}[{', '.join(f'0:{size}' for size in buffer.shape)}]"
+                whole = ", ".join(f"0:{size}" for size in buffer.shape)
+                self.say(where, found, f"a region inside of {buffer.name}[{whole}]")
 
 
 def _runs(loop: For) -> bool:

@@ -82,7 +82,7 @@ class LoopText:
 
     def _value(self, e: Expression, known: dict[Expression, str]) -> str:
         if isinstance(e, Number):
-            return self._number(e.value)
+            return self.scalars.get(e.value) or str(e.value)
         found = known.get(e)
         if found is None:
             text = self._text(e, known)
@@ -90,9 +90,6 @@ class LoopText:
             self.used += 1
             self.lines.append(f"{found} = {text}")
         return found
-
-    def _number(self, value: int) -> str:
-        return self.scalars.get(value) or str(value)
 
     def _text(self, e: Expression, known: dict[Expression, str]) -> str:
         if isinstance(e, Lookup):

@@ -156,7 +156,8 @@ def _aligned(view: View, config: MachineConfig) -> bool:
 @legalise.register
 def _(o: ImageConvolution, copies: Copies) -> None:
     x = o.x if plain(o) or _loadable(o.x, copies) else copies.copy(o, o.x, "images")
-    w = o.w if _contiguous(o.w) else copies.copy(o, o.w, "weights")
+    contiguous = same_places(o.w, dataclasses.replace(o.w, strides=dense(o.w.shape)))
+    w = o.w if contiguous else copies.copy(o, o.w, "weights")
     made = dataclasses.replace(o, x=x, w=w)
     if o.epilogue is not None:
         operands = tuple(
@@ -185,11 +186,6 @@ def _(operator: ImageConvolution, view: View, row: int) -> bool:
     # Operands of an epilogue: only whole images are loaded segment by segment.
     images = view in (operator.x, operator.output)
     return row_compatible(view, row) and (images or follows_of(view) == "full")
-
-
-def _contiguous(view: View) -> bool:
-    """Whether the weights of every output channel follow each other, and so do output channels."""
-    return same_places(view, dataclasses.replace(view, strides=dense(view.shape)))
 
 
 @lower.register

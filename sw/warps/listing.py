@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sw.dependence.analysis import by_size
 from sw.dependence.edges import edges
 from sw.ir.errors import IRError
 from sw.ir.program import Program
@@ -94,14 +95,10 @@ def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:
         if len(distances) > MOST_DISTANCES:
             data, kept = (any(flags[n] for flags in distances.values()) for n in range(2))
             distances = {("*",): (data, kept)}
-        for distance, (data, kept) in sorted(distances.items(), key=lambda item: _order(item[0])):
+        for distance, (data, kept) in sorted(distances.items(), key=lambda item: by_size(item[0])):
             apart = f"@{','.join(map(str, distance))}" if distance else ""
             entries.append(ListedEdge(source, sink + apart, data, kept))
     return entries
-
-
-def _order(distance: Distance) -> list[tuple[bool, int]]:
-    return [(isinstance(d, str), 0 if isinstance(d, str) else d) for d in distance]
 
 
 def _flags(bounded: BoundedRuns) -> dict[tuple[str, str], dict[Distance, tuple[bool, bool]]]:

@@ -112,14 +112,10 @@ def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit:
     )
 
 
-def _after(axis: Axis) -> int:
-    """Padding behind the pixels of an axis."""
-    return max(0, axis.span(axis.outputs) - axis.before - axis.size)
-
-
 def _apart(axis: Axis) -> int:
     """Pixels and the padding between them and the next ones, which serves both."""
-    return axis.size + max(axis.before, _after(axis))
+    after = axis.span(axis.outputs) - axis.before - axis.size
+    return axis.size + max(axis.before, after, 0)
 
 
 def cut_of(
