@@ -111,7 +111,8 @@ def _engines(
     found: Lanes, program: Program, cycle: np.ndarray, warp: np.ndarray, kind: np.ndarray, code: np.ndarray
 ) -> None:
     """Operations by engine: the n-th to complete of a warp is the n-th that it issued."""
-    engine = np.array([_engine(c) for c in program.codes])[code]
+    engines = [c.spec.engine if c is not None else None for c in program.codes]
+    engine = np.array([-1 if e is None else ENGINES.index(e) for e in engines])[code]
     issued = np.full(len(cycle), -1)
     ordinal = np.full(len(cycle), -1)
     for number in program.base:
@@ -129,11 +130,6 @@ def _engines(
         start = np.minimum(np.maximum(issued[own] + 1, free), cycle[own])
         columns = {"start": start, "end": end, "code": 2 * code[own], "issued": issued[own]}
         found[LaneName(1, number)] = columns | {"warp": warp[own], "ordinal": ordinal[own]}
-
-
-def _engine(code: Code | None) -> int:
-    """The number of the engine that executes an instruction, or -1."""
-    return -1 if code is None or code.spec.engine is None else ENGINES.index(code.spec.engine)
 
 
 def _channels(found: Lanes, program: Program, cycle: np.ndarray, kind: np.ndarray, code: np.ndarray) -> None:

@@ -108,11 +108,7 @@ def from_files(files: Mapping[str, bytes]) -> Problem:
     """The problem that `Problem.files` wrote; raises `InputError` for files that are none."""
     try:
         told = json.loads(files[SHAPE])
-        if "conv" in told:
-            shape: Product | Convolution = _convolution(told["conv"])
-        else:
-            matmul: dict[str, Any] = told["matmul"]
-            shape = Product(**{k: tuple(v) if isinstance(v, list) else v for k, v in matmul.items()})
+        shape = _convolution(told["conv"]) if "conv" in told else Product(**_tuples(told["matmul"]))
         source = None
         if "epilogue" in told:
             text = FunctionText.from_text(files[FUNCTION].decode(), told["epilogue"], FUNCTION)
@@ -129,6 +125,10 @@ def from_files(files: Mapping[str, bytes]) -> Problem:
 def _convolution(values: Mapping[str, Any]) -> Convolution:
     axes = {name: Axis(**values[name]) for name in ("rows", "cols")}
     return Convolution(**{**values, **axes})
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def matmul(

@@ -108,9 +108,6 @@ def _words(path: Path, listed: set[str]) -> list[int]:
     return [int(word) for word in np.frombuffer(path.read_bytes(), "<u4")]
 
 
-# Memory
-
-
 def _memory(program: MachineProgram) -> dict[str, Any]:
     return {
         "windows": [list(w) for w in program.windows],
@@ -134,9 +131,6 @@ def _home(entry: Mapping[str, Any]) -> Allocation:
     return Allocation.of(tensor, Kind(entry["kind"]), *place)
 
 
-# Plan
-
-
 def _plan(program: MachineProgram) -> dict[str, Any]:
     owners = sorted(program.operator_of.items())
     return {
@@ -158,9 +152,6 @@ def _operator(entry: Mapping[str, Any]) -> OperatorFacts:
     loops = tuple((name, count) for name, count in entry["loops"])
     output = View(tensor, tuple(shape), tuple(strides), offset)
     return OperatorFacts(**{**entry, **sequences, "loops": loops, "output": output})
-
-
-# Configurations
 
 
 def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any]:

@@ -68,10 +68,7 @@ def command(
     """
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")
-    if plot is not None:
-        if plot.suffix != ".svg":
-            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
-        check_writable(plot)
+    _check_plot(plot)
     console = stdout(120)
     if matmul is None and hw is None:
         assert problem is not None
@@ -96,13 +93,7 @@ def command(
     config = machine(hw or "default", settings)
     memory = memories_of(config, **port_options(rest))
     shape = _shape(problem, matmul, rest)
-    made = plan_for_machine(
-        shape,
-        config,
-        memory,
-        rest["refine"],
-        lambda done, of: note(f"cycle model: candidate {done + 1} of {of}"),
-    )
+    made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
     if plot is not None:
         title, reached = f"{shape} on {config.name}", (made.cycles, made.utilization)
         drawn = picture(made.tiling, made.plan, title=title, predicted=reached, stays=made.stays)
@@ -112,6 +103,17 @@ def command(
     else:
         render(made.tiling, made.plan, console)
         _render_machine(made, console)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
+        check_writable(plot)
+
+
+def _progress(done: int, of: int) -> None:
+    note(f"cycle model: candidate {done + 1} of {of}")
 
 
 def _shape(problem: str | None, matmul: str | None, options: dict[str, Any]) -> Product | Convolution:

@@ -80,8 +80,6 @@ class Kept:
     where: str
     _lock: contextlib.ExitStack
 
-    # Reading
-
     def points(self) -> list[Point]:
         """All points that are finished, by number."""
         with storage_errors(self.where):
@@ -121,8 +119,6 @@ class Kept:
         with storage_errors(self.where):
             held = self.study.user_attrs.get(_CONFIRMED, [])
         return {c["point"]: Confirmation(**c) for c in held}
-
-    # Writing
 
     def confirm(self, found: Confirmation) -> None:
         """Keep what the RTL said of a point."""
@@ -203,9 +199,6 @@ def fields_of(config: MachineConfig) -> dict[str, Any]:
     values = config.as_dict()
     del values["name"]
     return values | {"cgra": NO_GRID if config.cgra is None else config.cgra.name}
-
-
-# Opening
 
 
 def without_password(url: str) -> str:

@@ -152,9 +152,6 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-# Matrices
-
-
 def _matrices(d: Drawing, p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str], top: float) -> float:
     """A, B above and C beside it, as one multiplies by hand; returns where the drawing ends."""
     scale = (_ROOM - 2 * _LEAST) / (p.k + max(p.m, p.n))
@@ -242,9 +239,6 @@ def what_stays(problem: TilingProblem, plan: TilingPlan, name: str) -> str:
     if size * depth <= room:
         return "all"
     return "piece" if plan.order == ("m" if name == "A" else "n") and step * depth <= room else ""
-
-
-# Roofline
 
 
 def _roofline(

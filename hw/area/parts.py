@@ -270,8 +270,6 @@ _SINGLE: dict[str, Callable[[MachineConfig], dict[str, float]]] = {
 _OF_WARPS = ("sequencer", "program")
 
 
-# The RTL of parts
-
 #: Name of the top module of a part.
 TOP = "part"
 

@@ -69,13 +69,10 @@ def _combined(op: Op, args: Sequence[list[Clause]]) -> list[Clause]:
     found: list[Clause] = [()]
     for argument in args:
         if len(found) * len(argument) > CLAUSES:
-            argument = [(to_form(_unfolded(argument)),)]
+            whole = chain(Op.MIN, [chain(Op.MAX, [to_expr(f) for f in c]) for c in argument])
+            argument = [(to_form(whole),)]
         found = [tuple(dict.fromkeys((*c, *d))) for c in found for d in argument]
     return found
-
-
-def _unfolded(clauses: Sequence[Clause]) -> Expr:
-    return chain(Op.MIN, [chain(Op.MAX, [to_expr(f) for f in c]) for c in clauses])
 
 
 def _reduced(clauses: Sequence[Clause]) -> list[Clause]:

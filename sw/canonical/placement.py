@@ -12,9 +12,10 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sw.canonical.immediates import in_register
 from sw.canonical.induction import SELF, Induction, induction
 from sw.codegen.operands import IN_MEMORY, modified, operands, parameters
+from sw.codegen.select import exponent
+from sw.codegen.virtual import fits
 from sw.ir.expression import Apply, Const, Expr, Op, Var, names, substitute
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.parse import RESERVED
@@ -134,8 +135,6 @@ class Placement:
                 made.children[i, which] = self._body(Body(made, i, s, deeper), nested)
         return made
 
-    # Options
-
     def _options(self, expr: Expr, spot: Spot) -> tuple[Option, ...]:
         """How an expression may be had at a place; the first is best where registers do not count."""
         if isinstance(expr, Var) or may_trap(expr) or (isinstance(expr, Apply) and expr.op is Op.NOT):
@@ -192,8 +191,6 @@ class Placement:
         loops = [b.around for b in nest[: nest.index(outermost) + 1][::-1]]
         return induction(expr, [x for x in loops if isinstance(x, For)])
 
-    # The program for a choice
-
     def build(self, choice: Choice) -> tuple[Program, Asked]:
         """The program that keeps what is chosen, and what is to be known of the expressions asked for.
 
@@ -225,8 +222,6 @@ class _Builder:
             name = f"{hint}{number}"
         self.used.add(name)
         return name
-
-    # Statements
 
     def body(self, body: Body, old: tuple[Statement, ...]) -> tuple[Statement, ...]:
         """The statements of a body with what is added to them."""
@@ -285,8 +280,6 @@ class _Builder:
         start, stop = Use(spot, hint), Use(spot, f"{hint}_end")
         box = tuple(Interval(self.resolve(i.start, start), self.resolve(i.stop, stop)) for i in region.box)
         return Region(region.buffer, box, region.where)
-
-    # Expressions
 
     def resolve(self, expr: Expr, use: Use, *, register: bool = False, top: bool = False) -> Expr:
         """The expression in terms of what is kept. `register` tells that a constant needs a register here.
@@ -379,3 +372,32 @@ class _Builder:
         first = spot.body.first
         index = first[spot.index] if spot.index < len(first) else spot.index
         spot.body.before.setdefault(index, []).append(statement)
+
+
+def in_register(expr: Apply, index: int, *, in_memory: bool = False) -> bool:
+    """Whether the constant at that place of an operator has to be brought into a register.
+
+    With `in_memory` every number that is added is: distances that are added to addresses.
+    """
+    constant = expr.args[index]
+    assert isinstance(constant, Const)
+    value = constant.value
+    if value == 0 or constant.kind is Kind.BOOL:
+        return False
+    match expr.op:
+        case Op.ADD:
+            return in_memory or not (fits(value) or fits(-value))
+        case Op.SUB:
+            return in_memory or index == 0 or not (fits(value) or fits(-value))
+        case Op.MUL:
+            near = (value, value - 1, value + 1, -value)
+            return not fits(value) and all(exponent(n) is None for n in near)
+        case Op.DIV | Op.MOD:
+            if index == 0:
+                return True
+            return exponent(value) is None and not fits(value)
+        case Op.SHL | Op.SHR:
+            return index == 0
+        case Op.SELECT:
+            return index > 0
+    return not fits(value)

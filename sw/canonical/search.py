@@ -101,8 +101,6 @@ class Search:
         """What results are compared by: less is better."""
         return r.excess, max(0.0, r.cycles - self.limit), r.cost, r.static, r.registers
 
-    # Strategies
-
     def nothing(self) -> Chosen:
         """Everything is computed where it is used."""
         return self.computed({})

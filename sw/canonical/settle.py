@@ -29,9 +29,6 @@ def settled_exactly(form: Form) -> Form:
     return found if fits(found) else form
 
 
-# Choices
-
-
 def view_choice(form: Form, condition: Expr | None = None) -> tuple[Expr, Form, Form] | None:
     """A sum with choices by one condition in it as a choice of two sums: condition and sides.
 
@@ -58,9 +55,6 @@ def combine_choices(form: Form) -> Form:
         if merged != form:
             return combine_choices(merged)
     return form
-
-
-# Minima and maxima of two
 
 
 def other_extreme(expr: Expr) -> Apply | None:

@@ -146,8 +146,6 @@ class _ProgramWriter:
         self._steps(plan.body)
         self.program = self.b.build()
 
-    # Buffers
-
     def _buffers(self) -> None:
         """Buffers in memory and on the chip."""
         names = [a.name for a in self.plan.kernel.arrays]
@@ -203,8 +201,6 @@ class _ProgramWriter:
             for name, graph in self.graphs.items()
         }
 
-    # Loads and stores
-
     def _loads(self) -> None:
         """Everything that is needed, in the order in which it is."""
         order = dict.fromkeys(name for array in self.copied for name in (self._copier(array), array))
@@ -225,8 +221,6 @@ class _ProgramWriter:
                 source, memory = self.held[name][region], self.memory[kept][region]
                 label = unused(f"store_{name}", self.taken)
                 self.b.instruction("store_out", source=source, memory=memory, label=label)
-
-    # Launches
 
     def _steps(self, steps: Sequence[Statement]) -> None:
         """All steps, and stores as early as possible."""

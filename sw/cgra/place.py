@@ -209,18 +209,15 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
     )
     far = np.zeros((size, pes)) if far is None else far.astype(np.float64)
     placed = np.zeros(size, dtype=np.bool_)
+    # The nodes that must start first come first, so few find both sides placed already.
+    order = np.lexsort((rng.random(size), problem.arrays.low, problem.arrays.high)).astype(np.int64)
     _construct(
-        problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, placed,
+        problem.arrays, generator((*seed, 2)), order, far, spots, placed,
         scarce(problem),
     )  # fmt: skip
     if not placed.all():
         raise NoPlaceError(problem, int(np.argmin(placed)))
     return spots
-
-
-def _order(problem: Problem, rng: np.random.Generator) -> Array:
-    """The nodes that must start first come first, so few find both sides placed already."""
-    return np.lexsort((rng.random(problem.size), problem.arrays.low, problem.arrays.high)).astype(np.int64)
 
 
 def short(problem: Problem, spots: Spots) -> int:

@@ -76,8 +76,6 @@ class DecisionRun:
         if self.steps < 0:
             raise TooLargeError("too many steps to find the values for which all is the same")
 
-    # The sequential program
-
     def program(self, program: Program) -> None:
         """Run the sequential program; raises `FailsError` where it fails, everywhere in the box left."""
         values: dict[str, Any] = dict(self.around.parameters)
@@ -141,8 +139,6 @@ class DecisionRun:
             if start < 0 or size < stop:
                 raise FailsError
             self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
-
-    # Warps
 
     def warp(self, code: Compiled) -> None:
         """Run a warp; its operands must stay equal to the program's where they are."""

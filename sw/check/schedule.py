@@ -44,8 +44,6 @@ class Narrator:
         here = (s.kinds[: event + 1] == s.kinds[event]) & (s.channels[: event + 1] == s.channels[event])
         return int(here.sum())
 
-    # Schedules
-
     def lines(self, turns: Turns) -> list[str]:
         """The turns, one line each; of many the first and the last."""
         done = dict.fromkeys(self.streams, 0)
@@ -88,8 +86,6 @@ class Narrator:
         what = "takes" if site.kind == WAIT else "gives"
         number = self.number(warp, event)
         return f"{what} token {number} of channel {site.channel} (line {site.line})"
-
-    # What is wrong
 
     def finding(self, found: Finding, depth: int, *, givers: bool) -> tuple[str, list[str]]:
         """What is wrong in one sentence, and the schedule that shows it, one line each.

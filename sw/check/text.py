@@ -107,8 +107,6 @@ class _Parser:
     def fail(self, number: int, text: str) -> NoReturn:
         raise InputError(f"warp {self.warp}, line {number}: {text}")
 
-    # Lines
-
     def instruction(self, number: int, line: str) -> Line:
         """An instruction; where a loop ends or a jump goes is noted for later."""
         match = _LINE.match(line)
@@ -169,8 +167,6 @@ class _Parser:
         if len(digits) > 4 or int(digits) >= self.registers:
             self.fail(number, f"r{digits}: there are {self.registers} registers, r0 to r{self.registers - 1}")
         return int(digits)
-
-    # Structure
 
     def block(self, low: int, high: int, depth: int) -> Block:
         """The items from `low` up to, not including, `high`."""

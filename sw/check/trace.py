@@ -230,8 +230,6 @@ class _Tracer:
         times[order] = np.arange(order.size)
         return np.split(times, np.cumsum([k.size for k in keys]))[1:-1]
 
-    # Statements
-
     def body(self, body: tuple[Statement, ...], rows: _Rows) -> None:
         for s in body:
             match s:
@@ -324,8 +322,6 @@ class _Tracer:
                 where, f"the region {access.buffer}[{box}]{at}", f"one inside of {access.buffer}[{inside}]"
             )
         return start, stop
-
-    # Scalars
 
     def value(self, expr: Expr, rows: _Rows, where: Location | None) -> Column:
         columns: dict[str, Column] = {}

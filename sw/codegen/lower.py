@@ -23,7 +23,7 @@ from sw.codegen.operands import (
 )
 from sw.codegen.parameters import Held, Wanted, check
 from sw.codegen.select import Selector, guarded
-from sw.codegen.virtual import ZERO, Code, Emitter, Predicate, fits_parameter
+from sw.codegen.virtual import PARAMI_BITS, ZERO, Code, Emitter, Predicate, fits
 from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
 from sw.ir.ranges import bounds, may_wrap
@@ -143,14 +143,12 @@ class _Lowering:
             self.held.values[name] = expr
             number = isa.PARAMETERS[name].index
             growth = growth_of(name) if self.uniform and expr != UNSTATED else Growth.NONE
-            if isinstance(expr, Const) and fits_parameter(expr.value) and growth is Growth.NONE:
+            if isinstance(expr, Const) and fits(expr.value, PARAMI_BITS) and growth is Growth.NONE:
                 self.to.emit("parami", immediate=expr.value, number=number)
             else:
                 register = self.constants.get((expr, growth))
                 register = self.value(guarded(expr), growth) if register is None else register
                 self.to.emit("param", sources=(register,), number=number)
-
-    # Instructions
 
     def instruction(self, s: Instruction) -> Finish:
         """Operands first; what comes back issues the instruction."""
@@ -186,8 +184,6 @@ class _Lowering:
         predicate: Predicate | None,
     ) -> None:
         self.to.emit(name, None, registers, None, predicate, number=number).label = label
-
-    # Loops
 
     def loop(self, s: For) -> Finish:
         """Count and first value of the variable first; what comes back is the loop."""
@@ -246,8 +242,6 @@ class _Lowering:
             rounded = apply(Op.SUB, apply(Op.ADD, length, s.step), 1 if low > 0 else -1)
             length = apply(Op.DIV, rounded, s.step)
         return self.select.value(guarded(length))
-
-    # Branches
 
     def branch(self, s: If) -> Finish:
         """The condition first; what comes back is the branch, with jumps."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hw.semantics import BITS
 from sw.codegen.operands import Growth
-from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, load_cycles
+from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, pieces
 from sw.ir.expression import TRUE, Apply, Const, Expr, Op, Var, apply
 from sw.ir.ranges import bounds, divides_by_zero, may_trap
 from sw.ir.types import HIGH, Kind
@@ -55,8 +55,6 @@ class Selector:
             yield
         finally:
             self.growth = before
-
-    # Values
 
     def value(self, expr: Expr, target: int | None = None) -> int:
         """The register that holds the value (truth values as 0 and 1); `target`, if given.
@@ -180,8 +178,6 @@ class Selector:
             return self._emit(name + "i", target, (left,), value)
         return self._emit(name, target, (left, self.to.constant(value)))
 
-    # Truth values
-
     def truth(self, expr: Expr) -> Predicate:
         """A register and a sense: the condition holds where (register != 0) == sense."""
         if isinstance(expr, Const):
@@ -291,7 +287,7 @@ class Selector:
 
     def _move(self, value: Expr, target: int, predicate: Predicate) -> int:
         """Bring a value into a register that keeps its own where the predicate does not hold."""
-        if isinstance(value, Const) and load_cycles(value.value) <= 1:
+        if isinstance(value, Const) and len(pieces(value.value)) <= 1:
             self.to.constant(value.value, target, predicate)
             return target
         if (

@@ -19,7 +19,7 @@ Predicate = tuple[int, bool]
 
 _IMMEDIATE_BITS = isa.layout("addi")["imm"].width
 _LI_BITS = isa.layout("li")["imm"].width
-_PARAMI_BITS = isa.layout("parami")["imm"].width
+PARAMI_BITS = isa.layout("parami")["imm"].width
 #: Instructions that bring a constant that grows with the problem into a register: 30 bits.
 WIDE = 2
 
@@ -27,16 +27,6 @@ WIDE = 2
 def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
     """Whether a signed field holds the value; the field of the immediate forms where none is given."""
     return -(1 << bits - 1) <= value < 1 << bits - 1
-
-
-def fits_parameter(value: int) -> bool:
-    """Whether `parami` holds the value."""
-    return fits(value, _PARAMI_BITS)
-
-
-def load_cycles(value: int) -> int:
-    """Instructions, and cycles, that it takes to bring a constant into a register."""
-    return len(pieces(value)) if value else 0
 
 
 def pieces(value: int, least: int = 1) -> list[int]:

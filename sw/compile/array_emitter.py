@@ -61,8 +61,6 @@ class ArrayEmitter:
         """Statements for every inner tile."""
         return [loop(self.nest.inner[0], body)] if self.nest.inner else body
 
-    # Loads
-
     def load(self, x: str) -> Instruction:
         """Loading the tile into the half of the buffer that has its turn."""
         nest, loops = self.nest, self.loops[: self.depths[x]]
@@ -137,8 +135,6 @@ class ArrayEmitter:
         operands["outer"] = size(loops, "k", patches.channels, channels)
         operands["load_stride"] = home.offset(channel)
         return "load_b_conv", operands, self.writer.whole(view.tensor)
-
-    # The product
 
     def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
         """Rows and columns of the present inner tile, and whether it is there."""
@@ -219,8 +215,6 @@ class ArrayEmitter:
             gemm("G", "gemm", reads, first),
             gemm("GA", "gemm_acc", (*reads, region_c), later),
         ]
-
-    # Results
 
     def finish(self) -> list[Statement]:
         """A launch and its store, or a store of the sums."""

@@ -105,8 +105,6 @@ class Writer:
         self.labels[label] = self.number
         return label
 
-    # Tensors
-
     def home(self, name: str) -> Allocation:
         """Where a tensor lies."""
         return self.memory.homes[name]
@@ -155,8 +153,6 @@ class Writer:
     def stored(self, name: str, region: Region) -> tuple[Access, ...]:
         """What a store to a region writes: also all that lay there before."""
         return (region, *(self.whole(other) for other in self.memory.overwritten(name)))
-
-    # The chip
 
     def scratch(self, start: Expr | int, length: Expr | int) -> Region:
         """Bytes of the scratchpad."""

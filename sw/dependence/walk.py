@@ -194,8 +194,6 @@ class BackwardWalk:
             point.append(place)
         return None if facts is None else dataclasses.replace(case, facts=facts, point=tuple(point), kept=())
 
-    # Statements
-
     def children(self, loop: SymbolicLoop, position: int, cases: list[Case]) -> list[Case]:
         """The accesses and loops of a body before a position, from the last on."""
         waiting: dict[int, list[Case]] = {}
@@ -312,8 +310,6 @@ class BackwardWalk:
         if isinstance(start, Form) and isinstance(stop, Form) and start.terms == stop.terms:
             return low, add(add(stop.constant - start.constant - 1, low, -1), 0)
         return low, add(add(instance.value(stop), place, -1), -1)
-
-    # Loops
 
     def iterations(self, loop: SymbolicLoop, case: Case, upper: Value) -> list[Case]:
         """The iterations of a loop up to one, from the last on; `case.numbers` are of the loops around."""

@@ -60,8 +60,6 @@ class Body:
         """The graph of all statements; `changed` are the names that they set."""
         return self.build.graph(name, {n: self.names[n] for n in changed if n in self.names}, self.tables)
 
-    # Statements
-
     def statements(self, statements: Sequence[ast.stmt]) -> None:
         """All of them in order."""
         for statement in statements:
@@ -185,8 +183,6 @@ class Body:
         if found is None:
             raise self.text.unexpected(node, expected)
         return found
-
-    # Expressions
 
     def expr(self, node: ast.expr) -> int:
         """The value of an expression."""

@@ -87,8 +87,6 @@ class Builder:
         self._accesses.append(self.values.add(item))
         return self._accesses[-1]
 
-    # The graph
-
     def graph(self, name: str, finals: Mapping[str, int], tables: Mapping[str, Sequence[int]]) -> Graph:
         """All that a store or a name that the body sets needs, in the order of the text.
 

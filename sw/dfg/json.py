@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hw.errors import InputError
-from sw.dfg.end_marks import distinct
-from sw.dfg.graph import OPERANDS, Edge, Graph, Memory, Node, Output, Value
+from sw.dfg.graph import OPERANDS, PREDICATE, Edge, Graph, Memory, Node, NodeId, Output, Value
 from sw.ir.errors import IRError, Location
 from sw.ir.load import parse_json, read_text
 from sw.ir.types import HIGH, LOW
@@ -174,3 +174,35 @@ _graph = _record(
     {"name": _text, "nodes": _list(_node), "edges": _list(_edge)},
     {"opaque": _boolean, "outputs": _list(_output), "tables": _tables} | dict.fromkeys(_NOTES, _text),
 )
+
+#: Operators of a loop's end mark: a constant that `storeb` writes, with the start flag as predicate.
+_CONSTANT, _STORE, _FLAG = "movc", "storeb", "loadb"
+
+
+def distinct(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
+    """The same graph with ids of their own: node 88 of the mark becomes `88.storeb`, the other stays 88.
+
+    Which node an edge belongs to is known, as the mark has exactly two edges. Ids that are given twice to
+    anything else stay as they are.
+    """
+    count = Counter(node.id for node in nodes)
+    marks = Counter(node.id for node in nodes if node.op in (_CONSTANT, _STORE))
+    known = {(node.id, node.op) for node in nodes}
+
+    def named(node: NodeId, op: str) -> NodeId:
+        """What the node of the mark with this id and operator is called."""
+        shared = count[node] == 2 and marks[node] == 1 and (node, op) in known
+        return f"{node}.{op}" if shared and op in (_CONSTANT, _STORE) else node
+
+    found: list[Edge] = []
+    taken: set[tuple[NodeId, str]] = set()
+    for edge in edges:
+        constant = (edge.source, _CONSTANT) in known and edge.operand == "I1"
+        flag = (edge.source, _FLAG) in known and edge.operand == PREDICATE
+        stored = (edge.target, _STORE) in known and (edge.target, edge.operand) not in taken
+        if stored and (constant or flag):
+            taken.add((edge.target, edge.operand))
+            source = named(edge.source, _CONSTANT) if constant else edge.source
+            edge = dataclasses.replace(edge, source=source, target=named(edge.target, _STORE))
+        found.append(edge)
+    return tuple(dataclasses.replace(node, id=named(node.id, node.op)) for node in nodes), tuple(found)

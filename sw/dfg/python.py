@@ -82,8 +82,6 @@ class _Function:
             if name in self.arrays
         )
 
-    # Steps
-
     def steps(self, statements: Sequence[ast.stmt], inside: bool) -> list[Step]:
         """Straight code and loops; `inside`: of a loop on the host."""
         found: list[Step] = []
@@ -187,8 +185,6 @@ class _Function:
         held = body.values.items[body.expr(stop)].immediate
         assert held is not None
         return variable, held
-
-    # Results
 
     def returned(self, results: Sequence[ast.expr]) -> list[Step]:
         """Computes the results that are not plain names."""

@@ -110,8 +110,6 @@ class _Checker:
             elif isinstance(node, Apply) and node.op in (Op.DIV, Op.MOD) and bounds(node.args[1]) == (0, 0):
                 self.say(where, f"a division by zero, {node}", "a divisor other than zero")
 
-    # Statements
-
     def body(self, body: tuple[Statement, ...], assigned: set[str], surely: _Surely) -> None:
         """Statements; `assigned`, the names that surely have a value, and `surely.values` grow."""
         assigned |= {p.name for p in self.program.parameters}

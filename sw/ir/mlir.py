@@ -99,8 +99,6 @@ class _MlirWriter:
         tail = [f"{_INDENT * 2}func.return", f"{_INDENT}}}", "}"]
         return "\n".join(["module {", *head, *self.lines, *tail]) + "\n"
 
-    # Lines
-
     def say(self, text: str) -> None:
         self.lines.append(_INDENT * self.depth + text)
 
@@ -125,8 +123,6 @@ class _MlirWriter:
         minus = "m" if value < 0 else ""
         name = f"%c.{minus}{abs(value)}_{type_}"
         return self.constants.setdefault((value, type_), name)
-
-    # Scalars
 
     def expr(self, e: Expr) -> str:
         if isinstance(e, Const):
@@ -192,8 +188,6 @@ class _MlirWriter:
         if isinstance(e, Const):
             return self.constant(e.value, "index")
         return self.emit(f"arith.index_cast {self.expr(e)} : i32 to index")
-
-    # Statements
 
     def body(self, body: tuple[Statement, ...]) -> None:
         for s in body:

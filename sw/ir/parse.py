@@ -111,16 +111,12 @@ def parse_expr(text: str, types: Mapping[str, str | Type]) -> Expr:
     return reader.expr(tree.body)
 
 
+@paused_collector()
 def parse_program(text: str, file: str = "<text>") -> Program:
     """Read a program; names, kinds and forms are checked here, ranges and regions by `sw.ir.check`.
 
     Raises `IRError` with file, line and column.
     """
-    with paused_collector():
-        return _parse_program(text, file)
-
-
-def _parse_program(text: str, file: str) -> Program:
     tree = python_tree(text, file, "exec")
     assert isinstance(tree, ast.Module)
     functions = [s for s in tree.body if not is_docstring(s) and not _is_import(s)]
@@ -151,8 +147,6 @@ class _ProgramReader(SourceText):
     used: set[str] = field(default_factory=set)
     #: How many fresh labels of each stem there are.
     counts: Counter[str] = field(default_factory=Counter)
-
-    # Declarations
 
     def program(self, function: ast.FunctionDef) -> Program:
         self.used = check_depth(function, self.file)
@@ -228,8 +222,6 @@ class _ProgramReader(SourceText):
     @staticmethod
     def _word(node: ast.expr) -> str | None:
         return node.id if isinstance(node, ast.Name) else None
-
-    # Statements
 
     def body(self, body: Sequence[ast.stmt]) -> tuple[Statement, ...]:
         found = [self.statement(s) for s in body if not isinstance(s, ast.Pass) and not is_docstring(s)]
@@ -369,8 +361,6 @@ class _ProgramReader(SourceText):
             raise self.error(node, source(node), f"{what}: a whole number of at least 0")
         return expr.value
 
-    # Regions
-
     def accesses(self, node: ast.expr) -> tuple[Access, ...]:
         items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
         return tuple(
@@ -401,8 +391,6 @@ class _ProgramReader(SourceText):
             raise self.error(node.step, "a step in a slice", "start:stop")
         start = Const(0) if node.lower is None else self.expr(node.lower, Kind.INT)
         return Interval(start, size if node.upper is None else self.expr(node.upper, Kind.INT))
-
-    # Expressions
 
     def expr(self, node: ast.expr, kind: Kind | None = None) -> Expr:
         """An expression, of this kind if one is asked for."""

@@ -160,8 +160,6 @@ class Program:
         raise KeyError(name)
 
 
-# Text
-
 _INDENT = "    "
 
 

@@ -97,8 +97,6 @@ class Indices:
             count //= 2
         return count
 
-    # Arrays
-
     @cached_property
     def streams(self) -> tuple[Stream, ...]:
         """All arrays."""
@@ -140,8 +138,6 @@ class Indices:
     def store(self, copy: int) -> str:
         """The text of a result's element."""
         return self._element("result", copy)
-
-    # Variables
 
     def _index(self, key: Key) -> str:
         access = self.accesses[key]
@@ -228,8 +224,6 @@ class Indices:
         base = f"base_{key}"
         found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in self._gaps(key)]
         return [*found, f"p_{key} = at + {base}"]
-
-    # Launches
 
     @property
     def bases(self) -> list[Key]:

@@ -203,8 +203,6 @@ class _Binding:
 
         return rewrite(self.source.body, change)
 
-    # What instructions need in memory
-
     def collect(self, source: Program) -> None:
         """Find out what memory instructions need that are none of the machine's."""
         for s, around in walk(source.body):
@@ -232,8 +230,6 @@ class _Binding:
             ports = {"store" if t.kind == "read" else "load_c" for t in r.transfers}
             own[r.buffer.name] = frozenset(ports)
         return dataclasses.replace(self.uses, ports=self.uses.ports | own)
-
-    # Instructions
 
     def instruction(self, s: Instruction) -> Sequence[Statement]:
         """The operations of an instruction; nothing for one that never happens."""

@@ -79,9 +79,6 @@ def loaded_sizes(name: str) -> Pairs:
     return _EXCHANGE if name in ("load_a_t", "load_b") else _LOAD
 
 
-# What an instruction says
-
-
 def _regions_of(
     s: Instruction, config: MachineConfig, places: Mapping[str, Place], spaces: dict[str, str]
 ) -> dict[str, Region]:
@@ -152,9 +149,6 @@ def _check_elements(s: Instruction, regions: Sequence[Region], places: Mapping[s
     if source.element_bytes != target.element_bytes:
         found = f"elements of {target.element} for {source.element}"
         raise IRError(regions[1].where or s.where, found, "elements of one size")
-
-
-# What an execution needs
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hw.errors import InputError
+from sw.warps.candidates import sites
 from sw.warps.compose import compose, fit
 from sw.warps.prune import pruned
-from sw.warps.relay import detours, relayed
-from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, room_of, unmet
+from sw.warps.tokens import Demand, Leg, Pair, Room, Sync, World, known, onwards, room_of, unmet
 
 
 class Channels(enum.Enum):
@@ -185,3 +185,38 @@ def _over(world: World, syncs: Sequence[Sync], old: Sync, new: Sync) -> bool:
     ends = world.pick(taken, started[some], count[some])
     complete = known(world, syncs, new.warps[0], started[some]).get(old.warps[1])
     return not ends.size or (complete is not None and bool((complete >= ends).all()))
+
+
+def relayed(world: World, sync: Sync, third: int) -> list[Sync] | None:
+    """What a sync does, through a third warp; None where it is also there for room in a channel.
+
+    The third warp takes and gives a token right in front of where the sink's warp waits. That comes a little
+    later and holds up the third as well, so it is done only where channels do not suffice.
+    """
+    made: list[Sync] = []
+    for demand in sync.demands:
+        if type(demand) is not Demand:
+            return None
+        first, last = demand.warps
+        (given, _), (taken, _) = (found[0] for found in sites(demand.source, demand.sink))
+        fields = demand.source, demand.sink, demand.pairs, demand.data
+        ways = (
+            (Leg(*fields, (first, third)), given, taken),
+            (Leg(*fields, (third, last), taken), *onwards(taken)),
+        )
+        world.add(site for _, *ends in ways for site in ends)
+        for leg, signal, wait in ways:
+            found = fit(world, leg.warps, (signal,), (wait,), (leg,))
+            if found is None:
+                return None
+            made.append(found)
+    return made
+
+
+def detours(syncs: Sequence[Sync]) -> Iterator[tuple[Sync, int]]:
+    """Syncs, and third warps that both sides have channels to; those that the least depends on first."""
+    pairs = {s.warps for s in syncs}
+    thirds = sorted({w for pair in pairs for w in pair})
+    for sync in sorted(syncs, key=lambda s: (len(s.demands), s.warps)):
+        first, last = sync.warps
+        yield from ((sync, w) for w in thirds if {(first, w), (w, last)} <= pairs)

@@ -12,20 +12,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from cosim.job import OperationWork, Output
 from cosim.models.cycle.checks import NEVER
 from cosim.models.cycle.engine import EngineModel
 from cosim.models.cycle.gemm import Drains
 from cosim.models.cycle.grid_conflicts import SCRATCHPAD, Busy
-from cosim.models.cycle.grid_loading import LAST_CYCLES, load
 from cosim.models.cycle.grid_steps import Numbers, Work, execute, play
 from cosim.models.cycle.sharing import Operation
 from cosim.models.cycle.storer import StorerModel
 from cosim.models.functional import Memories
-from cosim.models.functional.cgra import Loaded, array_fault, patched
+from cosim.models.functional.cgra import Loaded, array_fault, loaded, patched
 from cosim.models.functional.cgra_code import registers
 from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.fabric import Fabric
+from hw.fabric.bitstream import HEADER_WORDS, MAGIC, VERSION
+from hw.fabric.layout import ARRAYS, PATCHES
 from hw.isa import PARAMETERS, TIMING, Cause
 from sw.ir.intrinsics import KEEP
 
@@ -85,8 +89,6 @@ class CgraModel(EngineModel):
         self._spaces = memories.spaces
         storer.observed = True
 
-    # Launches
-
     def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> list[int] | None:
         """Operands and further scalars, by fetched operands and parameters; None: one is too large."""
         operands = operation.operands(fetched)
@@ -142,8 +144,6 @@ class CgraModel(EngineModel):
         steps = launch.work.steps if launch.work is not None else 0
         return OperationWork(steps, steps, launch.words + launch.lead)
 
-    # Cycles
-
     def _take(self) -> None:
         """Take the launch behind those that have ended."""
         launch = self.launches[self._ended]
@@ -193,8 +193,6 @@ class CgraModel(EngineModel):
             busy = Busy(self.storer, self.drains, launch.work.resources, launch.cycle, last)
             _steps(launch, launch.work, busy, last)
 
-    # Results
-
     def outputs(self, last: int) -> list[Output]:
         """Everything that was stored in the output buffer in cycles up to `last`, which are all known."""
         found: list[Output] = []
@@ -241,3 +239,40 @@ def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:
         work.offset[low : low + len(served)] = np.array(served, np.int64) - cycle
         launch.begins[step] = cycle
         launch.step, launch.cycle = step + 1, end + 1
+
+
+#: Cycles from the last request to the end of loading, or to the error of a header.
+LAST_CYCLES = 2
+
+
+def load(
+    scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool
+) -> tuple[int, Loaded | None]:
+    """Words that the grid requests from an address in the scratchpad, and what is there `LAST_CYCLES` later.
+
+    None where something is wrong; `values` as `code_of` has it.
+    """
+    for at, right in enumerate(_header(scratch, address, fabric)):
+        if not right:
+            return at + 1, None
+    size = _word(scratch, address + 8)
+    try:
+        return size, loaded(scratch[address : address + 4 * size].tobytes(), fabric, values)
+    except InputError:
+        return size, None
+
+
+def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:
+    return int.from_bytes(scratch[address : address + 4].tobytes(), "little")
+
+
+def _header(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Iterator[bool]:
+    """Whether the words that are looked at one by one can be."""
+    yield address < len(scratch) and _word(scratch, address) == MAGIC << 16 | VERSION << 8
+    yield _word(scratch, address + 4) == fabric.hash
+    size = _word(scratch, address + 8)
+    yield size > HEADER_WORDS and address + 4 * size <= len(scratch)
+    sizes = _word(scratch, address + 12)
+    ii = sizes >> 20
+    yield 1 <= ii <= fabric.contexts and sizes >> 12 & 0xFF <= ARRAYS and sizes & 0xFFF <= PATCHES
+    yield 1 <= _word(scratch, address + 16) <= ii * fabric.stages

@@ -96,7 +96,10 @@ class Machine:
             if self.grid is not None:
                 last = min(heap[0][0], self.stop) if heap else self.stop
                 if self.grid.due <= last:
-                    self._advance(self.grid, last)
+                    if self.grid.advance(last):
+                        if self.grid.fault is not None:
+                            self._stop()
+                        self._replan()
                     continue
                 if not heap:
                     break
@@ -242,13 +245,6 @@ class Machine:
         cycles = [f.cycle for f in self.faults]
         cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
         self.stop = min(cycles)
-
-    def _advance(self, grid: CgraModel, last: int) -> None:
-        """Follow the grid up to `last`, and plan what waited for launches that end."""
-        if grid.advance(last):
-            if grid.fault is not None:
-                self._stop()
-            self._replan()
 
     def _replan(self, issuer: Warp | None = None) -> None:
         """Plan again what changed completions may hold: engine operations, next signals.

@@ -185,8 +185,6 @@ class _CodeWriter:
         yield from stores
         self._clock(context, y, started)
 
-    # Entries
-
     def _entry(self, pe: int, context: int) -> Entry:
         return self.configuration.entries.get((pe, context), NOTHING)
 
@@ -235,8 +233,6 @@ class _CodeWriter:
         return _Operands(
             data, condition, f"{stage} <= k < m{stage}" + (f" and {condition}" if condition else "")
         )
-
-    # Operations
 
     def _value(self, pe: int, context: int, operation: PEOperation, operands: _Operands) -> str | None:
         """The value of an operation that accesses nothing; None where it is 0."""

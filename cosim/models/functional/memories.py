@@ -100,8 +100,6 @@ class Memories:
         else:
             self._store(p, {"store": "acc", "store_scratch": "scratch", "store_out": "out"}[name])
 
-    # Launches of the CGRA
-
     def _launch(self, p: dict[str, int]) -> None:
         """Execute one launch."""
         fabric = self.config.cgra
@@ -187,16 +185,12 @@ class Memories:
             raise min(found, key=lambda one: one[0])[1]
         self.known["out"] |= written < done.steps
 
-    # Memory
-
     def _addresses(self, first: int, stride: int, rows: int, size: int) -> Index:
         """Addresses of rows of bytes: rows × size."""
         starts = (first + np.arange(rows, dtype=np.int64) * stride) & MASK
         end = int(starts.max()) + size
         _need(end <= len(self.memory), f"bytes of memory up to {end:#x}", f"up to {len(self.memory):#x}")
         return starts[:, None] + np.arange(size)
-
-    # Loads
 
     def _load(self, name: str, p: dict[str, int]) -> None:
         """Rows of bytes into a buffer, padding behind them."""
@@ -263,8 +257,6 @@ class Memories:
                 self.b[columns, place % shape.lanes] = image[channel, y[reached], x[reached]]
                 self.known["b"][columns, place % shape.lanes] = True
 
-    # Products
-
     def _gemm(self, p: dict[str, int], *, add: bool) -> None:
         """A product; its words of the accumulator are written whole."""
         m, n, k = p["gemm_m"], p["gemm_n"], p["k"]
@@ -314,8 +306,6 @@ class Memories:
     def _unknown(name: str) -> OperationError:
         place = NAMES.get(name, f"buffer {name.upper()}")
         return OperationError(f"a read of {place} where nothing was written", "a write before")
-
-    # Stores
 
     def _store(self, p: dict[str, int], space: str) -> None:
         """Rows of the accumulator, in words, or of the scratchpad or output buffer, in bytes."""

@@ -46,9 +46,6 @@ def of_kernel(page: RunReport, result: KernelResult) -> RunReport:
     )
 
 
-# Programs
-
-
 def _run(result: Result, **owner: Any) -> ProgramTimeline:
     return ProgramTimeline(
         result.name, result.job, result.predicted, result.observed, result.divergence, **owner
@@ -80,9 +77,6 @@ def _buffers(result: Result, number: int) -> Iterable[TensorRow]:
     for name, place in bound.memory.items():
         kind = "written" if name in bound.stored else "input"
         yield TensorRow(name, place.address, place.size, number, number, kind, str(place.dtype))
-
-
-# Models
 
 
 def of_model(
