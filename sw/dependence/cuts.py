@@ -60,16 +60,21 @@ def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Conditio
         facts = not_negative(case.facts, form)
         known = dataclasses.replace(case, facts=facts or {})
         made = None if facts is None else _replaced(evaluator, known, choice, value)
-        made = None if made is None else settled(evaluator, made)
+        made = None if made is None else settled(evaluator, made, case.facts)
         found += [] if made is None else [made]
     return found
 
 
-def settled(evaluator: Evaluator, case: Case) -> Case | None:
-    """The case with numbers of one possible value replaced by it; None if that contradicts what is known."""
+def settled(evaluator: Evaluator, case: Case, before: Facts) -> Case | None:
+    """The case with numbers of one possible value replaced by it; None if that contradicts what is known.
+
+    Those that had one value `before` are replaced already.
+    """
     found: Case | None = case
     for terms, (low, high) in case.facts.items():
-        if low == high and len(terms) == 1 and terms[0][0].key is None and found is not None:
+        if low != high or len(terms) > 1 or before.get(terms) == (low, high):
+            continue
+        if terms[0][0].key is None and found is not None:
             found = _replaced(evaluator, found, terms[0][0], low)
     return found
 

@@ -161,7 +161,7 @@ class BackwardWalk:
         if facts is None:
             return []
         ends = tuple(end for pair in (sink.hull if sink.box is None else sink.box) for end in pair)
-        first = settled(self.evaluator, Case(facts, (), tuple(numbers), tuple(numbers), kept=ends))
+        first = settled(self.evaluator, Case(facts, (), tuple(numbers), tuple(numbers), kept=ends), {})
         pending, found = [first] if first is not None else [], []
         while pending:
             case = pending.pop()
