@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -177,38 +178,46 @@ def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str],
     _run([*command, *tools.make_variables, *OPTIMISE, "libVharness.a"], tools, target, log)
 
 
-def _runtime(tools: Toolchain, kind: str | None) -> tuple[Path, float]:
+def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
     """Objects of Verilator's run-time library, the same for all machines, and the seconds they took now."""
-    parts = [*RUNTIME, *([RUNTIME_WAVES[kind]] if kind else [])]
 
-    def compile_one(name: str, target: Path, log: Path) -> None:
-        command = [tools.compiler, "-O2", *_flags(tools, kind), "-c", str(tools.include / f"{name}.cpp")]
-        command += ["-o", str(target / f"{name}.o")]
-        _run(command, tools, target, log)
+    def compiled(name: str) -> tuple[Path, float]:
+        def make(target: Path, log: Path) -> None:
+            log.write_text("", encoding="utf-8")
+            command = [tools.compiler, "-O2", *FLAGS, *_includes(tools)]
+            _run(
+                [*command, "-c", str(tools.include / f"{name}.cpp"), "-o", str(target / f"{name}.o")],
+                tools,
+                target,
+                log,
+            )
 
-    def make(target: Path, log: Path) -> None:
-        log.write_text("", encoding="utf-8")
-        with ThreadPoolExecutor(JOBS) as pool:
-            list(pool.map(lambda name: compile_one(name, target, log), parts))
+        return cached("runtime", fingerprint([name, *FLAGS, *tools.versions]), make)
 
-    key = fingerprint([*parts, *FLAGS, *tools.versions])
-    return cached("runtime", key, make)
+    begin = time.perf_counter()
+    names = [*RUNTIME, *([RUNTIME_WAVES[kind]] if kind else [])]
+    with ThreadPoolExecutor(JOBS) as pool:
+        found = dict(zip(names, pool.map(compiled, names), strict=True))
+    new = any(seconds for _, seconds in found.values())
+    objects = [folder / f"{name}.o" for name, (folder, _) in found.items()]
+    return objects, time.perf_counter() - begin if new else 0.0
+
+
+def _includes(tools: Toolchain) -> list[str]:
+    return [f"-I{tools.include}", f"-I{tools.include / 'vltstd'}"]
 
 
 def _flags(tools: Toolchain, kind: str | None) -> list[str]:
-    out = [
-        *FLAGS,
-        f"-I{tools.include}",
-        f"-I{tools.include / 'vltstd'}",
-        f"-DVM_TRACE={int(kind is not None)}",
-    ]
+    out = [*FLAGS, *_includes(tools), f"-DVM_TRACE={int(kind is not None)}"]
     return out + [f"-DVM_TRACE_{name}={int(kind == name)}" for name in WAVES.values()]
 
 
-def _link(tools: Toolchain, target: Path, main: Main, runtime: Path, kind: str | None, log: Path) -> None:
+def _link(
+    tools: Toolchain, target: Path, main: Main, runtime: list[Path], kind: str | None, log: Path
+) -> None:
     model, libraries = target.parent / "model", tools.cocotb_libraries
     command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(main.source), "-o", str(target)]
-    command += [str(model / "libVharness.a"), *sorted(map(str, runtime.glob("*.o"))), "-pthread"]
+    command += [str(model / "libVharness.a"), *map(str, runtime), "-pthread"]
     command += ["-llz4", "-lz"] if kind == "FST" else []
     if main.vpi:
         command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("heald", deadline=None)
 settings.load_profile("heald")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The mapper's loops are compiled once: workers that start together would all do it, 15 seconds each."""
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        from heald import map_loop
+
+        map_loop(_copy)
+
+
+def _copy(n: int, x: list[int], y: list[int]) -> None:
+    for i in range(n):
+        y[i] = x[i]
 
 
 def pytest_collection_finish() -> None:

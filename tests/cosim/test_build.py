@@ -34,7 +34,7 @@ def test_verilog_that_verilator_refuses_leaves_a_log_and_no_build(
     small: MachineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "directory", lambda: tmp_path)
-    monkeypatch.setattr("cosim.build._runtime", lambda tools, kind: (tmp_path, 0.0))
+    monkeypatch.setattr("cosim.build._runtime", lambda tools, kind: ([], 0.0))
     with pytest.raises(RuntimeError, match=r"failed with code .*\.log:\n(?s:.)*%Error"):
         build(small, text="module heald (input clk; endmodule")
     assert [p.suffix for p in sorted((tmp_path / "build").iterdir())] == [".lock", ".log"]

@@ -10,13 +10,12 @@ import pytest
 
 from cosim.build import verilog
 from cosim.toolchain import find
-from hw.config import load
+from hw.config import MachineConfig, load
 from hw.emit import LINT_OFF, TOP
-from hw.fabric import Fabric
-from hw.fabric import load as load_fabric
 from hw.package import ports
 from tests.budget import sweep
 from tests.hw.latches import latches
+from tests.machines import TEST, WIDE
 
 
 def lint(text: str, folder: Path) -> str:
@@ -62,9 +61,8 @@ def test_no_latch_hides_behind_full_case() -> None:
     assert latches(text + planted + "    endcase\n  end\n") == ["q"]
 
 
-@pytest.mark.parametrize("grid", [None, load_fabric("mesh2x2")], ids=["no grid", "grid"])
-def test_the_top_has_the_documented_ports(grid: Fabric | None) -> None:
-    config = load("test").replace(cgra=grid)
+@pytest.mark.parametrize("config", [TEST, WIDE], ids=["cgra", "no cgra"])
+def test_the_top_has_the_documented_ports(config: MachineConfig) -> None:
     text, _ = verilog(config)
     top = text[text.index(f"module {TOP}(") :]
     top = top[: top.index("\nendmodule")]
@@ -75,3 +73,13 @@ def test_the_top_has_the_documented_ports(grid: Fabric | None) -> None:
         )
     }
     assert found == {(p["name"], p["direction"], p["width"]) for p in ports(config)}
+
+
+def test_no_two_wires_of_a_module_have_one_name() -> None:
+    text, _ = verilog(TEST)
+    assert not re.findall(r"\\\S*\[", text)
+    modules = re.split(r"^module ", text, flags=re.MULTILINE)[1:]
+    for module in modules:
+        names = re.findall(r"^  (?:wire|reg)(?: \[\d+:\d+\])? (\S+?) ?(?:=.*)?;", module, re.MULTILINE)
+        assert len(names) == len(set(names)), module.split("(")[0]
+    assert len(modules) > 20

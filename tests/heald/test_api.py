@@ -87,7 +87,6 @@ def test_every_name_is_there_for_type_checkers_too() -> None:
 def test_a_machine(hw: hd.Machine, tmp_path: Path) -> None:
     assert hd.machine("test", rows=8).rows == hw.replace(rows=8).rows == 8
     assert hd.machine(load("test")) == hw
-    assert "module heald_axi(" in hw.replace(cgra=None).verilog(top="axi")
     found = hw.estimate(family="ecp5")
     assert min(found.luts, found.ffs, found.brams, found.dsps) > 0
     assert found.fmax_mhz is not None
@@ -110,6 +109,7 @@ def small() -> hd.Machine:
 
 
 def test_every_top_is_verilog_of_its_module(small: hd.Machine) -> None:
+    small = small.replace(warps=1, imem_words=32, loop_depth=1, windows=1)
     told: list[str] = []
     for top, name in (("core", "heald"), ("axi", "heald_axi"), ("uart", "heald_uart")):
         assert f"module {name}(" in small.verilog(top=top, progress=told.append)

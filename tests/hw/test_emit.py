@@ -12,8 +12,7 @@ from amaranth.hdl import Module
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.config import load
-from hw.emit import converted, interrupts_kept, verilog
+from hw.emit import converted, interrupts_kept
 
 
 @pytest.fixture(autouse=True)
@@ -66,13 +65,3 @@ def test_elements_of_arrays_are_not_named_as_bits_are() -> None:
     text = converted(Sum(), "sum")
     assert {"values", "values.0", "values.1", "values.2"} <= set(re.findall(r"wire .*?([\w.]+) ?;", text))
     assert re.search(r"assign \\values\.1 += values\[15:8\];", text)
-
-
-def test_no_two_wires_of_a_module_have_one_name() -> None:
-    text = verilog(load("test"))
-    assert not re.findall(r"\\\S*\[", text)
-    modules = re.split(r"^module ", text, flags=re.MULTILINE)[1:]
-    for module in modules:
-        names = re.findall(r"^  (?:wire|reg)(?: \[\d+:\d+\])? (\S+?) ?(?:=.*)?;", module, re.MULTILINE)
-        assert len(names) == len(set(names)), module.split("(")[0]
-    assert len(modules) > 20
