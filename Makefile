@@ -12,8 +12,8 @@ define working
 		seconds=$$((seconds + 5)); echo "make: $(1) ($$seconds s)" >&2; done) & ticker=$$!; \
 	$(2); code=$$?; kill $$ticker; exit $$code
 endef
-# $(call install,WHAT) installs this folder; WHAT is `.` or `.[EXTRA]`.
-install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
+# $(call install,WHAT) installs this folder; WHAT is `.` or `.[EXTRA]`. Modules are compiled when they are used.
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '$(1)'
 
 .PHONY: help demo test slow formal docs clean
 
@@ -48,17 +48,21 @@ build/bert_encoder.onnx: examples/09_bert_encoder/make_model.py $(VENV)/models
 	@mkdir -p build
 	$(call working,making and quantising the model of a BERT encoder layer,$(BIN)/python $< --output $@)
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/made: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: PYTHON must be Python 3.11 or newer, not $$($(PYTHON) --version)"; exit 2; }
 	$(call working,making $(VENV) for $(PYTHON),$(PYTHON) -m venv $(VENV))
-	$(call working,installing Heald and what it needs (one or two minutes),$(call install,.))
 	@touch $@
 
-$(VENV)/models: $(VENV)/installed
-	$(call working,installing onnxruntime for the example models,$(call install,.[models]))
+$(VENV)/installed: $(VENV)/made
+	$(call working,installing Heald and what it needs (one minute),$(call install,.))
 	@touch $@
 
-$(VENV)/dev: $(VENV)/installed
-	$(call working,installing the tools of the tests,$(call install,.[dev]))
+$(VENV)/models: $(VENV)/made
+	$(call working,installing Heald and onnxruntime for the example models (one minute),$(call install,.[models]))
 	@touch $@
+
+# What the tests need holds all that the other two install.
+$(VENV)/dev: $(VENV)/made
+	$(call working,installing Heald and the tools of the tests (one or two minutes),$(call install,.[dev]))
+	@touch $@ $(VENV)/installed $(VENV)/models

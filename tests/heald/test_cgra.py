@@ -299,9 +299,9 @@ def test_gelu_on_the_rtl_equals_numpy() -> None:
 
 
 def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
-    # Mapping softmax takes longer than mapping the others together: it runs with two counts that differ most.
+    # Mapping softmax takes longer than mapping the others together: a command of example 8 runs it.
     runs = [(name, count) for name in CASES for count in (1, 17) if name not in ("gelu", "softmax")]
-    runs += [("matrix_vector", 0), ("softmax", 0), ("softmax", 200), ("histogram", 1000)]
+    runs += [("matrix_vector", 0), ("softmax", 0), ("histogram", 1000)]
     ready = [prepared(name, count, TEST, 1) for name, count in runs]
     unrolled = [(name, 17) for name in ("argmax", "fir", "iir")]
     ready += [prepared(name, count, TEST, 3) for name, count in unrolled]

@@ -19,6 +19,7 @@ from sw.kernels.access import TileAccess
 from sw.kernels.configuration import configure
 from sw.kernels.elementwise import make
 from sw.kernels.indices import Unrolling
+from tests.budget import cases
 from tests.sw.kernels.launching import launch
 from tests.sw.kernels.random_elementwise import SIZES, Tile, tile
 
@@ -78,11 +79,12 @@ def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
     return memories.out
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bitstream_leaves_what_the_expression_means(name: str, fabric: str) -> None:
     value, operands = CASES[name]
-    for seed in range(3):
+    for seed in range(cases(1, 3)):
         found = tile(random.Random(seed), value, operands)
         assert np.array_equal(run_words(machine(fabric), found), found.expected), found.made.kernel.text
 
