@@ -6,17 +6,19 @@ The program is the whole of places, steps, registers and ports, so `INFEASIBLE` 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from hw.fabric import Fabric
 from sw.cgra.mapping import Mapping, Register, registers_of
 from sw.cgra.problem import Problem
 from sw.dfg.graph import arrays_of
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 #: Values times steps from register to register beyond which no program is made.
 MOST_WAYS = 25_000
@@ -72,7 +74,7 @@ class _Program:
 
     problem: Problem
     fabric: _Extended
-    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    model: cp_model.CpModel
 
     def __post_init__(self) -> None:
         p, model, nodes = self.problem, self.model, range(len(self.fabric.nodes))
@@ -221,7 +223,9 @@ def decidable(problem: Problem) -> bool:
 
 def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
     """A mapping, `INFEASIBLE`, or why neither was found. `seconds` only cuts off."""
-    program = _Program(problem, _extended(problem.fabric, problem.arrays.ii))
+    from ortools.sat.python import cp_model  # takes half a second, and few graphs come here
+
+    program = _Program(problem, _extended(problem.fabric, problem.arrays.ii), cp_model.CpModel())
     program.build()
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
