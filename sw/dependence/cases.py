@@ -14,9 +14,8 @@ from sw.dependence.forms import (
     Form,
     Terms,
     Value,
-    add,
+    difference,
     differences,
-    scale,
     symbol_bounds,
     whole,
 )
@@ -73,7 +72,7 @@ def _not_negative(facts: Facts, form: Value) -> Facts | None:
     if high < 0:
         return None
     grown: dict[Terms, Bounds] = dict(facts)
-    if not bound_symbols(scale(form, -1), grown):
+    if not bound_symbols(difference(0, form), grown):
         return None
     if len(form.terms) > 1:
         _at_least(grown, form.terms, -form.constant)
@@ -151,7 +150,7 @@ def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
     """The facts with a difference not being negative, or a condition, or the opposite."""
     if isinstance(part, Condition):
         return assume(facts, part, holds)
-    return not_negative(facts, part if holds else add(scale(part, -1), -1))
+    return not_negative(facts, part if holds else difference(-1, part))
 
 
 def parted(case: Case, parts: Iterable[tuple[Value | Condition, bool]]) -> tuple[Facts | None, list[Case]]:

@@ -14,6 +14,7 @@ from sw.dependence.forms import (
     Symbol,
     Value,
     add,
+    difference,
     factor_of,
     fits,
     make,
@@ -53,10 +54,10 @@ def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Conditio
         return None
     assert isinstance(choice.key, tuple)
     op, a, b = choice.key
-    apart, found = add(a, b, -1), []
+    apart, found = difference(a, b), []
     if op is Op.MIN:
         a, b = b, a
-    for form, value in ((apart, a), (add(-1, apart, -1), b)):
+    for form, value in ((apart, a), (difference(-1, apart), b)):
         facts = not_negative(case.facts, form)
         known = dataclasses.replace(case, facts=facts or {})
         made = None if facts is None else _replaced(evaluator, known, choice, value)
@@ -164,7 +165,7 @@ def _choice(symbol: Symbol, facts: Facts) -> Symbol | None:
     if isinstance(symbol.key, tuple) and symbol.key[0] in (Op.MIN, Op.MAX):
         _, a, b = symbol.key
         plain = all(s.key is None for s in _symbols(a) + _symbols(b))
-        if plain and fits(a, facts) and fits(b, facts) and sign(add(a, b, -1), facts) is None:
+        if plain and fits(a, facts) and fits(b, facts) and sign(difference(a, b), facts) is None:
             return symbol
     return None
 

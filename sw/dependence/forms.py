@@ -91,6 +91,13 @@ def add(a: Value, b: Value, factor: int = 1) -> Value:
     return make(factors, a.constant + factor * b.constant)
 
 
+def difference(a: Value, b: Value) -> Value:
+    """A - b over the integers: its factors and its constant may be beyond 32 bits."""
+    factors, constant = weigh(0, ((a, 1), (b, -1)))
+    terms = sorted(((s, f) for s, f in factors.items() if f), key=lambda term: term[0].number)
+    return Form(tuple(terms), constant) if terms else constant
+
+
 def scale(a: Value, factor: int) -> Value:
     """factor·a."""
     return wrap(a * factor) if isinstance(a, int) else add(0, a, factor)

@@ -289,3 +289,18 @@ def test_a_branch_within_known_iterations_is_exact() -> None:
         "S = f(read=a[10:14])",
     )
     assert (found.use_def["R"], found.use_def["S"]) == (["W"], ["V"])
+
+
+@pytest.mark.parametrize("least", [-(1 << 31), -100])
+def test_a_limit_at_the_end_of_32_bits_loses_no_case(least: int) -> None:
+    """The difference of the limit's arguments is beyond 32 bits."""
+    place = f"min(max(7*i + {least}, 0), 1)"
+    found = deps(
+        "n: int",
+        "a: Buffer[7, int8, A]",
+        "for m in range(n):",
+        "    for i in range(m):",
+        f"        U = f(read=a[{place} : {place} + 6], write=a[0:7])",
+        "    W = f(write=a[3:6])",
+    )
+    assert found.use_def["U"] == ["U", "W", "entry"]
