@@ -1,4 +1,4 @@
-"""The three machines whose RTL nearly all tests share, so that `make test` builds few; others are slow.
+"""Machines whose RTL nearly all tests share, so that `make test` builds few; others are slow.
 
 `docs/tests.md` says what is tested on which.
 """
@@ -38,5 +38,5 @@ def machine_of(fabric: Fabric, **changes: Any) -> MachineConfig:
     return TEST.replace(cgra=fabric, scratch_bytes=8192, out_bytes=1024, **changes)
 
 
-#: A CGRA in which no two PEs are alike.
+#: A CGRA in which no two PEs are alike; its RTL is for `make slow`.
 MIXED = machine_of(UNLIKE)
