@@ -43,6 +43,7 @@ class Shared:
 def share_channels(
     world: World,
     chosen: Sequence[Sync],
+    every: Sequence[Sync],
     demands: Sequence[Demand],
     channels: Channels,
     most: int,
@@ -51,12 +52,20 @@ def share_channels(
 ) -> Shared:
     """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
 
+    In one channel they order what they are for, which may be less than what each orders by itself: of `every`
+    sync, those that the others made needless come back where they are missed.
     Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
     possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
     """
     if channels is Channels.UNIQUE:
         return _alone(world, list(chosen))
     syncs, rooms = _fewer(world, chosen, most)
+    while missed := set(unmet(world, syncs, demands)):
+        back = [s for s in every if s not in chosen and missed.intersection(s.demands)]
+        if not back:
+            break
+        chosen = [*chosen, *back]
+        syncs, rooms = _fewer(world, chosen, most)
     if prune:
         syncs = pruned(world, syncs, demands)
         rooms = [r for r in rooms if any(s.warps == r.warps for s in syncs)]

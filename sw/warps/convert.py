@@ -58,12 +58,9 @@ def convert(
     """
     bounded = bounded_runs(program, reduction, values=values, reach=reach)
     world, demands = world_of(bounded, config.channel_depth)
-    syncs = choose(world, demands, release_early)
-    if reduction is Reduction.FULL:
-        syncs = reduced(world, syncs, demands)
-    shared = share_channels(
-        world, syncs, demands, channels, config.channels, prune=reduction is Reduction.FULL
-    )
+    full, syncs = reduction is Reduction.FULL, choose(world, demands, release_early)
+    few = reduced(world, syncs, demands) if full else syncs
+    shared = share_channels(world, few, syncs, demands, channels, config.channels, prune=full)
     count = len(set(shared.channels))
     needed = max(shared.channels, default=-1) + 1
     if needed > config.channels:

@@ -398,3 +398,23 @@ def test_pairs_of_warps_without_a_channel_tell_each_other_through_a_third_one(ch
 def test_no_third_warp_helps_where_there_is_none() -> None:
     with pytest.raises(InputError, match="channels must be at least 2, not 1"):
         converted(program_of(ROTATING.format(places=2, count=5)), CONFIG.replace(channels=1))
+
+
+def test_what_tokens_order_less_once_they_share_a_channel_gets_its_own_again() -> None:
+    """S9 and its wait order S8 and S11 too, in every iteration; behind the tokens of S2 only in the last."""
+    warps_of(
+        """
+        @program
+        def p(p0: bool):
+            b0: Buffer[6]
+            for i in range(2):
+                S2 = f(write=b0[2*i : 2*i + 2], warp=1)
+            for j in range(2):
+                if p0:
+                    S7 = f(read=b0[2*j : 2*j + 2], warp=0)
+                else:
+                    S8 = f(write=b0[2*j : 2*j + 2], warp=1)
+                S9 = f(write=b0[2*j + 1 : 2*j + 2], warp=1)
+                S11 = f(read=[b0[2:4], b0[0:1]], warp=0)
+        """
+    )

@@ -46,7 +46,7 @@ def test_no_sync_that_is_left_can_go_and_those_that_went_were_needless(kind: str
 def test_all_is_ordered_and_no_channel_overflows_after_pruning(kind: str, seed: int) -> None:
     world, demands, syncs = prepared(drawn(kind, seed))
     found = reduced(world, syncs, demands)
-    made = share_channels(world, found, demands, Channels.FIFO, 16, prune=True).syncs
+    made = share_channels(world, found, found, demands, Channels.FIFO, 16, prune=True).syncs
     # The last tokens that nobody takes went behind the pruning, which changes no order.
     assert not list(unmet(world, made, [*demands, *(room_of(world, s) for s in made)]))
 
