@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,7 +12,7 @@ from sw.dependence.analysis import analyse
 from sw.ir.expression import names
 from sw.ir.grid import GRID
 from sw.ir.intrinsics import effects
-from sw.ir.linear import difference_bounds
+from sw.ir.linear import difference_bounds, linear
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.walk import Body, bodies, expressions, fresh_names, instructions, rewrite, statements
 
@@ -24,7 +26,8 @@ class DeadStore:
 
     Buffers of `lasting` spaces, by default memory and those of no stated space, are seen at the end of the
     program, others are not. What writes nothing stays, and with it what it reads. A launch of the CGRA may
-    leave some of what it writes as it was, so that it counts as reading it.
+    leave some of what it writes as it was, so that it counts as reading it; so does a store of rows between
+    which there are gaps, as its region is then all that they lie in.
     """
 
     lasting: tuple[str | None, ...] = LASTING
@@ -37,11 +40,14 @@ class DeadStore:
         lasting = tuple(b.whole for b in program.buffers if b.space in self.lasting)
         configurations = {b.name for b in program.buffers if b.space == GRID}
 
+        elements = {b.name: b.element_bytes for b in program.buffers}
+
         def keeping(s: Statement) -> Statement:
             """A launch with what it writes among what it reads, but for its configuration."""
-            if not isinstance(s, Instruction) or s.name != "cgra":
+            if not isinstance(s, Instruction):
                 return s
-            kept = (a for a in s.writes if isinstance(a, Region) and a.buffer not in configurations)
+            own = s.writes if s.name == "cgra" else s.writes[:1] if _has_gaps(s, elements) else ()
+            kept = (a for a in own if isinstance(a, Region) and a.buffer not in configurations)
             return dataclasses.replace(s, reads=(*s.reads, *kept))
 
         body = (*rewrite(program.body, keeping), Instruction(end, end, reads=lasting))
@@ -53,6 +59,19 @@ class DeadStore:
                 alive.add(label)
                 pending += found.get(label, ())
         return _without(program, {i.label for i in instructions(program)} - alive)
+
+
+def _has_gaps(s: Instruction, elements: Mapping[str, int]) -> bool:
+    """Whether a store of rows may leave some of the region that it states as it was."""
+    operands = dict(s.operands)
+    rows, run = operands.get("rows"), operands.get("bytes")
+    if rows is None or run is None or not s.writes or not isinstance(s.writes[0], Region):
+        return False
+    region = s.writes[0]
+    lengths = [difference_bounds(i.stop, i.start)[1] for i in region.box]
+    stored = [linear(e, exact=True).number for e in (rows, run) if not isinstance(e, Region)]
+    written = math.prod(n for n in stored if n is not None) if None not in stored else 0
+    return written < math.prod(lengths) * elements[region.buffer]
 
 
 def _without(program: Program, labels: set[str]) -> Program:

@@ -62,6 +62,34 @@ def p():
     assert labels(DeadStore()(program)) == ["first", "second", "store"]
 
 
+def test_a_store_of_rows_with_gaps_leaves_what_lies_between() -> None:
+    def stored(region: str, rows: int) -> list[str]:
+        return labels(
+            DeadStore()(
+                parse_program(f"""
+@program
+def p():
+    t: Buffer[14, 4, int8, memory]
+    o: Buffer[64, int8, out]
+    first = store_out(read=o[0:4], write=t[0:14, 0:4], rows=2, bytes=4, store_stride=28, store_pitch=4)
+    last = store_out(read=o[0:48], write=t[{region}], rows={rows}, bytes=24, store_stride=28, store_pitch=24)
+""")
+            )
+        )
+
+    assert stored("0:14, 0:4", 2) == ["first", "last"]
+    assert stored("0:6, 0:4", 1) == ["first", "last"]
+    program = parse_program("""
+@program
+def p():
+    t: Buffer[8, int8, memory]
+    o: Buffer[8, int8, out]
+    first = store_out(read=o, write=t, rows=1, bytes=8)
+    last = store_out(read=o, write=t, rows=2, bytes=4)
+""")
+    assert labels(DeadStore()(program)) == ["last"]
+
+
 def test_a_store_that_is_read_in_a_later_iteration_stays() -> None:
     program = parse_program("""
 @program
