@@ -52,10 +52,6 @@ class Resources:
     def __add__(self, other: Resources) -> Resources:
         return Resources(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def as_dict(self) -> dict[str, int]:
-        """The numbers by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
 
 def of_cells(cells: Mapping[str, int], family: str) -> Resources:
     """What cells take, given how many there are of each type."""

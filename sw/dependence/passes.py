@@ -39,7 +39,6 @@ class DeadStore:
         end = next(fresh_names(program, "end"))
         lasting = tuple(b.whole for b in program.buffers if b.space in self.lasting)
         configurations = {b.name for b in program.buffers if b.space == GRID}
-
         elements = {b.name: b.element_bytes for b in program.buffers}
 
         def keeping(s: Statement) -> Statement:
@@ -63,15 +62,12 @@ class DeadStore:
 
 def _has_gaps(s: Instruction, elements: Mapping[str, int]) -> bool:
     """Whether a store of rows may leave some of the region that it states as it was."""
-    operands = dict(s.operands)
-    rows, run = operands.get("rows"), operands.get("bytes")
-    if rows is None or run is None or not s.writes or not isinstance(s.writes[0], Region):
+    operands, region = dict(s.operands), s.writes[0] if s.writes else None
+    if not isinstance(region, Region) or not {"rows", "bytes"} <= operands.keys():
         return False
-    region = s.writes[0]
     lengths = [difference_bounds(i.stop, i.start)[1] for i in region.box]
-    stored = [linear(e, exact=True).number for e in (rows, run) if not isinstance(e, Region)]
-    written = math.prod(n for n in stored if n is not None) if None not in stored else 0
-    return written < math.prod(lengths) * elements[region.buffer]
+    rows, run = (linear(operands[name], exact=True).number for name in ("rows", "bytes"))
+    return rows is None or run is None or rows * run < math.prod(lengths) * elements[region.buffer]
 
 
 def _without(program: Program, labels: set[str]) -> Program:
