@@ -52,7 +52,7 @@ def share_channels(
 ) -> Shared:
     """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
 
-    Syncs in one channel may order less than each by itself; of `every` sync, those that are missed come back.
+    Syncs in one channel may order less than each by itself: those of `every` that are missed then come back.
     Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
     possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
     """
