@@ -291,11 +291,13 @@ def test_any_order_that_the_warps_permit_gives_numpys_result(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_gelu_on_the_rtl_equals_numpy() -> None:
-    """Its mapping takes longer than those of the other kernels together."""
-    (result,) = simulate([prepared("gelu", 17, TEST, 1)], simulator(TEST, "cpp"))
-    assert result.verified
-    assert equals_numpy("gelu", 17, result)
+@pytest.mark.parametrize(("name", "counts"), [("gelu", (1, 17)), ("softmax", (1, 17, 200))])
+def test_what_takes_long_to_map_equals_numpy_on_the_rtl(name: str, counts: tuple[int, ...]) -> None:
+    """Each takes longer than the other kernels together."""
+    results = simulate([prepared(name, count, TEST, 1) for count in counts], simulator(TEST, "cpp"))
+    for count, result in zip(counts, results, strict=True):
+        assert result.verified
+        assert equals_numpy(name, count, result)
 
 
 def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:

@@ -402,7 +402,7 @@ def test_no_third_warp_helps_where_there_is_none() -> None:
 
 def test_what_tokens_order_less_once_they_share_a_channel_gets_its_own_again() -> None:
     """S9 and its wait order S8 and S11 too, in every iteration; behind the tokens of S2 only in the last."""
-    warps_of(
+    made = warps_of(
         """
         @program
         def p(p0: bool):
@@ -418,3 +418,4 @@ def test_what_tokens_order_less_once_they_share_a_channel_gets_its_own_again() -
                 S11 = f(read=[b0[2:4], b0[0:1]], warp=0)
         """
     )
+    assert made.verdict.bindings == 2  # each value of p0
