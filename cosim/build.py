@@ -184,13 +184,8 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
     def compiled(name: str) -> tuple[Path, float]:
         def make(target: Path, log: Path) -> None:
             log.write_text("", encoding="utf-8")
-            command = [tools.compiler, "-O2", *FLAGS, *_includes(tools)]
-            _run(
-                [*command, "-c", str(tools.include / f"{name}.cpp"), "-o", str(target / f"{name}.o")],
-                tools,
-                target,
-                log,
-            )
+            command = [tools.compiler, "-O2", *FLAGS, *_includes(tools), "-o", str(target / f"{name}.o")]
+            _run([*command, "-c", str(tools.include / f"{name}.cpp")], tools, target, log)
 
         return cached("runtime", fingerprint([name, *FLAGS, *tools.versions]), make)
 
