@@ -12,7 +12,7 @@ define working
 		seconds=$$((seconds + 5)); echo "make: $(1) ($$seconds s)" >&2; done) & ticker=$$!; \
 	$(2); code=$$?; kill $$ticker; exit $$code
 endef
-# $(call install,WHAT) installs this folder; WHAT is `.` or `.[EXTRA]`. Modules are compiled when they are used.
+# $(call install,WHAT) installs this folder; WHAT is `.` or `.[dev]`. Modules are compiled when they are used.
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '$(1)'
 
 .PHONY: help demo test slow formal docs clean
@@ -44,7 +44,7 @@ docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build
 
-build/bert_encoder.onnx: examples/09_bert_encoder/make_model.py $(VENV)/models
+build/bert_encoder.onnx: examples/09_bert_encoder/make_model.py $(VENV)/installed
 	@mkdir -p build
 	$(call working,making and quantising the model of a BERT encoder layer,$(BIN)/python $< --output $@)
 
@@ -58,11 +58,7 @@ $(VENV)/installed: $(VENV)/made
 	$(call working,installing Heald and what it needs (one minute),$(call install,.))
 	@touch $@
 
-$(VENV)/models: $(VENV)/made
-	$(call working,installing Heald and onnxruntime for the example models (one minute),$(call install,.[models]))
-	@touch $@
-
-# What the tests need holds all that the other two install.
+# What the tests need holds all that the other installs.
 $(VENV)/dev: $(VENV)/made
 	$(call working,installing Heald and the tools of the tests (one or two minutes),$(call install,.[dev]))
-	@touch $@ $(VENV)/installed $(VENV)/models
+	@touch $@ $(VENV)/installed

@@ -122,7 +122,7 @@ def job_of(program: MachineProgram, arrays: Arrays, settings: MemorySettings, na
 
 def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndarray]) -> None:
     """Do what the host has to, on a copy of the tensor that it writes."""
-    result = operator.reference([v.of(arrays[v.tensor]) for v in operator.inputs])
+    result = reference.result_of(operator, network, arrays)
     tensor = network.tensors[operator.output.tensor]
     array = arrays.get(tensor.name, np.zeros(tensor.shape, tensor.element)).copy()
     operator.output.write(array, result)

@@ -73,8 +73,8 @@ class Builder:
         return self.op("QuantizeLinear", name, *self.grid(element, scale))
 
     def model(self, *outputs: str, opset: int = 21) -> onnx.ModelProto:
-        """The model; onnxruntime (`pip install 'heald[models]'`) finds types and shapes of its outputs."""
-        import onnxruntime  # type: ignore[import-untyped]
+        """The model; onnxruntime finds types and shapes of its outputs."""
+        import onnxruntime
 
         empty = [helper.make_empty_tensor_value_info(o) for o in outputs]
         graph = helper.make_graph(self.nodes, "test", self.inputs, empty, self.constants)

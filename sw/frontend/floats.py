@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sw.graph.host import node_of, run_node
+from hw.errors import InputError
+from sw.graph.host import node_of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 #: Operators on single numbers.
 FUNCTIONS = (
@@ -44,4 +48,27 @@ def apply_function(op: str, operands: Sequence[np.ndarray], attributes: Mapping[
             return _gelu(given[0], **attributes).astype(np.float32)
         node = node_of(op, [True] * len(given), **attributes)
         arrays = {f"i{i}": x for i, x in enumerate(given)}
-        return run_node(node, int(defs.onnx_opset_version()), arrays, op)[0].astype(np.float32)
+        return evaluated(node, int(defs.onnx_opset_version()), arrays, op)[0].astype(np.float32)
+
+
+def evaluated(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+    """All results of one `NodeProto` by `onnx.reference`, which has float64 where onnxruntime has not.
+
+    Raises `InputError` where it fails.
+    """
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape))
+        for n, a in arrays.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(o) for o in node.output]
+    try:
+        graph = helper.make_graph([node], "node", inputs, outputs)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        found = ReferenceEvaluator(model).run(None, dict(arrays))
+    except Exception as error:  # the library raises errors of any type
+        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"{name}: the reference of ONNX cannot compute it: {text[:200]}") from None
+    return [np.asarray(x) for x in found]

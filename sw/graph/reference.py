@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from hw.errors import InputError
-from sw.graph.network import Network, Tensor
+from sw.graph.host import HostOperator
+from sw.graph.network import Network, Operator, Tensor
 
 
 def run(
@@ -20,13 +21,23 @@ def run(
     check_inputs(network, inputs)
     arrays = {**{n: t.constant for n, t in network.tensors.items() if t.constant is not None}, **inputs}
     for operator in network.operators:
-        target = operator.output.tensor
-        if target not in arrays:
-            tensor = network.tensors[target]
-            arrays[target] = np.zeros(tensor.shape, tensor.element)
-        result = operator.reference([view.of(arrays[view.tensor]) for view in operator.inputs])
-        operator.output.write(arrays[target], result)
+        target = network.tensors[operator.output.tensor]
+        if target.name not in arrays:
+            arrays[target.name] = np.zeros(target.shape, target.element)
+        operator.output.write(arrays[target.name], result_of(operator, network, arrays))
     return arrays if everything else {name: arrays[name] for name in network.outputs}
+
+
+def result_of(operator: Operator, network: Network, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What an operator makes of tensors; raises `InputError` for the host's result of another type."""
+    result = operator.reference([view.of(arrays[view.tensor]) for view in operator.inputs])
+    element = network.tensors[operator.output.tensor].element
+    if isinstance(operator, HostOperator) and str(result.dtype) != element:
+        raise InputError(
+            f"{operator.name} ({operator.op}): onnxruntime gives a result of {result.dtype} where the model "
+            f"has {element}"
+        )
+    return result
 
 
 def check_inputs(network: Network, inputs: Mapping[str, np.ndarray]) -> None:

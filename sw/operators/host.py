@@ -13,7 +13,7 @@ from sw.frontend.lowering import collapsed
 from sw.frontend.model import typed
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
-from sw.graph.host import HostOperator, node_of, run_node
+from sw.graph.host import HostOperator, check_node, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
 from sw.operators.registry import takes_padding
@@ -21,21 +21,17 @@ from sw.operators.registry import takes_padding
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-#: The oldest opset of an operator that `onnx.reference` has, where models may be older. What these mean for
-#: the types of a network has not changed since.
-OLDEST = {"DequantizeLinear": 19}
-
 
 def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple[NodeProto, int]:
     """A node for the host, and the opset with which the host executes it.
 
-    That is the model's, the oldest that `onnx.reference` has, or the newest where the operator is younger.
+    That is the model's, or where the operator is younger the one that has it in its newest form.
     """
     from onnx import defs
 
     opset = importer.model.opset
-    known = defs.has(node.op, max_inclusive_version=max(opset, 1))
-    opset = max(opset, OLDEST.get(node.op, 1)) if known else int(defs.onnx_opset_version())
+    if not defs.has(node.op, max_inclusive_version=max(opset, 1)) and defs.has(node.op):
+        opset = int(defs.get_schema(node.op).since_version)
     return node_of(node.op, present, len(node.outputs), **node.attributes), opset
 
 
@@ -47,9 +43,10 @@ def host_operator(
     result: int = 0,
     edge: bool = False,
 ) -> View:
-    """Append a node that the host executes; gives its result."""
+    """Append a node that the host executes; gives its result, raises `InputError` for what it cannot."""
     given = tuple(view for view in operands if view is not None)
     proto, opset = _proto(importer, node, [v is not None for v in operands])
+    check_node(proto, opset, [importer.tensors[v.tensor].element for v in given], node.place)
     importer.operators.append(
         HostOperator(
             *(node.name, node.op, (node.name,), output, given, proto.SerializeToString()),
@@ -60,7 +57,7 @@ def host_operator(
 
 
 def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """What a node makes of inputs, by the reference of ONNX."""
+    """What a node makes of inputs, by onnxruntime."""
     proto, opset = _proto(importer, node, [i in inputs for i in range(len(node.inputs))])
     arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
     return run_node(proto, opset, arrays, node.place)
@@ -209,7 +206,7 @@ def _inferred(
     for index, view in enumerate(view for view in operands if view is not None):
         array = importer.array(view)
         if array is not None:
-            held.append(numpy_helper.from_array(np.ascontiguousarray(array), f"i{index}"))
+            held.append(numpy_helper.from_array(np.asarray(array, order="C"), f"i{index}"))
         else:
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(importer.tensors[view.tensor].element))
             graph_inputs.append(helper.make_tensor_value_info(f"i{index}", kind, list(view.shape)))

@@ -88,7 +88,7 @@ def places_of(value: Value) -> np.ndarray:
 
 @imports("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Slice", "Split", "Gather")
 def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
-    """ONNX's own reference says which elements these operators give."""
+    """Which elements these operators give, onnxruntime says."""
     from onnx import defs
 
     value = importer.value(node, 0)
@@ -198,7 +198,9 @@ def _same(importer: Importer, node: OnnxNode) -> list[Value]:
 @imports("SpaceToDepth", "DepthToSpace")
 def _space(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
-    (places,) = host.run(importer, node, {0: places_of(value)})
+    # onnxruntime has these operators for float64, but not for int64.
+    (found,) = host.run(importer, node, {0: places_of(value).astype(np.float64)})
+    places = found.astype(np.int64)
     n, c, h, w = places.shape
     b = int(node.attributes["blocksize"])
     six = (n, b, b, c // b // b, h, w) if node.op == "SpaceToDepth" else (n, c, h // b, b, w // b, b)

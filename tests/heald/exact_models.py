@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from sw.graph.host import run_node
+from sw.frontend.floats import evaluated
 
 #: How far from a tie a result may be rounded to either side, in units of its last place.
 NEAR = 2.0**-12
@@ -68,7 +68,7 @@ class Exact:
             return given["i0"].astype(np.float64)
         names = [f"i{i}" if x else "" for i, x in enumerate(node.input)]
         made = helper.make_node(node.op_type, names, [f"o{i}" for i in range(len(node.output))], **attributes)
-        return run_node(made, self.opset, given, node.name)[index]
+        return evaluated(made, self.opset, given, node.name)[index]
 
     def _dequantised(self, x: str, scale: str, zero: str = "", *, axis: int = 1) -> np.ndarray:
         array = self.value(x).astype(np.float64)
@@ -103,7 +103,7 @@ class Exact:
         op = _LINEAR.get(node.op_type, "Gemm")
         names = [f"i{i}" for i in range(len(operands))]
         made = helper.make_node(op, names, ["o0"], **attributes)
-        return run_node(made, self.opset, dict(zip(names, operands, strict=True)), node.name)[0]
+        return evaluated(made, self.opset, dict(zip(names, operands, strict=True)), node.name)[0]
 
 
 def _grid(node: onnx.NodeProto) -> tuple[str, str] | None:

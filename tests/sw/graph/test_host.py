@@ -1,13 +1,20 @@
-"""Operators of the host: quantisation at the edges of a model saturates, whatever is given."""
+"""Operators of the host: onnxruntime executes them, and what it gives is what the import said."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper
 
+from heald.testing.models import Builder
 from hw.errors import InputError
-from sw.graph.host import run_node
+from sw.frontend.network import import_model
+from sw.graph.host import HostOperator, check_node, run_node
+from sw.graph.network import Network, Tensor, whole
+from sw.graph.reference import run
+from tests.sw.quantised_models import runtime
 
 
 def quantised(values: list[float], scale: float) -> list[int]:
@@ -28,3 +35,39 @@ def test_what_is_too_large_saturates() -> None:
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(InputError, match="edge: values to quantise must be numbers, not NaN"):
         quantised([np.nan], 0.5)
+
+
+def test_a_maximum_over_one_axis_is_that_of_onnxruntime() -> None:
+    b = Builder()
+    model = b.model(b.op("GlobalMaxPool", b.op("Sin", b.input((1, 3, 5), "float32"))))
+    x = np.random.default_rng(0).standard_normal((1, 3, 5)).astype(np.float32)
+    (name,) = (o.name for o in model.graph.output)
+    found = run(import_model(model, allow_host=True), {"x0": x})[name]
+    assert found.shape == (1, 3, 1)
+    assert np.array_equal(found, runtime(model, {"x0": x})[name])
+
+
+def network(y: Tensor) -> Network:
+    """Neg of one number, with a result that is something else."""
+    x = Tensor("x", (1, 1), "float32")
+    node: Any = helper.make_node("Neg", ["i0"], ["o0"])
+    operator = HostOperator("neg", "Neg", ("neg",), whole(y), (whole(x),), node.SerializeToString(), 21)
+    return Network("wrong", {"x": x, "y": y}, (operator,), ("x",), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (Tensor("y", (1, 3, 1), "float32"), r"result of shape \[1, 1\] where the model has \[1, 3, 1\]"),
+        (Tensor("y", (1, 1), "int8"), "result of float32 where the model has int8"),
+    ],
+)
+def test_results_of_another_shape_or_type_are_errors(y: Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=r"neg \(Neg\): onnxruntime gives a " + message):
+        run(network(y), {"x": np.ones((1, 1), np.float32)})
+
+
+def test_what_onnxruntime_does_not_have_is_refused() -> None:
+    node = helper.make_node("Erf", ["i0"], ["o0"])
+    with pytest.raises(InputError, match=r"node e \(Erf\): onnxruntime, .* opset 13 for float64 .*; convert"):
+        check_node(node, 13, ["float64"], "node e (Erf)")
