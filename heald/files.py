@@ -1,40 +1,106 @@
-"""Files and directories that appear whole or not at all."""
+"""Files and directories that appear whole or not at all.
+
+All writers of files that users name go through `atomic`. Links are followed. What is no regular file (a
+device, a pipe, a terminal) stays what it is and is written to.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
+import stat
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hw.errors import InputError
+from hw.processes import held
+
+#: Seconds that a named pipe may be without a reader.
+PATIENCE = 10.0
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, with the same ending, that takes its name when all went well.
+    """A temporary path, with the same ending as `path`, whose contents go there when all went well.
 
     Raises `InputError` when the file cannot be written.
     """
     check_writable(path)
+    through = is_special(path)
+    real = path if through else Path(os.path.realpath(path))
+    with contextlib.ExitStack() as undo:
+        try:
+            with held():
+                folder = None if through else real.parent
+                handle, name = tempfile.mkstemp(prefix=".heald-", suffix=path.suffix, dir=folder)
+                os.close(handle)
+                part = Path(name)
+                undo.callback(part.unlink, missing_ok=True)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        try:
+            yield part
+            if through:
+                _pass_on(part, path)
+                return
+            # mkstemp makes files that only their owner can read; the user's mask decides for all others.
+            mask = os.umask(0)
+            os.umask(mask)
+            part.chmod(0o666 & ~mask)
+            part.replace(real)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is there and names no regular file, or the one that is standard output or error."""
     try:
-        handle, name = tempfile.mkstemp(prefix=".heald-", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    part = Path(name)
-    try:
-        yield part
-        # mkstemp makes files that only their owner can read; the user's mask decides for all others.
-        mask = os.umask(0)
-        os.umask(mask)
-        part.chmod(0o666 & ~mask)
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
+        found = path.stat()
+    except OSError:
+        return False
+    return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) or _own(found) is not None
+
+
+def _own(found: os.stat_result) -> int | None:
+    """Standard output or error, if a file is that."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(found, os.fstat(number)):
+                return number
+    return None
+
+
+def _pass_on(part: Path, path: Path) -> None:
+    """Write the contents of a file to what is no regular file."""
+    own = _own(path.stat())
+    if own is not None:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    with part.open("rb") as made, os.fdopen(_opened(path) if own is None else os.dup(own), "wb") as out:
+        shutil.copyfileobj(made, out)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor to write to a device or pipe; a pipe that nobody reads is an error after a while."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            os.set_blocking(number, True)
+            return number
+        except OSError as error:
+            fifo = stat.S_ISFIFO(path.stat().st_mode)
+            if error.errno != errno.ENXIO or not fifo:
+                raise
+            if time.monotonic() > end:
+                raise OSError(errno.ENXIO, f"nobody reads this pipe for {PATIENCE:.0f} s") from None
+        time.sleep(0.05)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,11 +118,19 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise InputError(f"{path}: must be a file, not a directory")
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: directory {path.parent} does not exist")
+        special = is_special(path)
+        folder = path.parent if special else Path(os.path.realpath(path)).parent
+        if not folder.is_dir():
+            raise InputError(
+                f"{path}: directory {folder if path.is_symlink() else path.parent} does not exist"
+            )
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    if not os.access(path.parent, os.W_OK):
+    except ValueError as error:  # a null character
+        raise InputError(f"{str(path)!r}: cannot be written: {error}") from None
+    if special and not os.access(path, os.W_OK):
+        raise InputError(f"{path}: cannot be written: {os.strerror(errno.EACCES)}")
+    if not special and not os.access(folder, os.W_OK):
         raise InputError(f"{path}: directory {path.parent} cannot be written")
 
 
@@ -86,17 +160,27 @@ def write_directory(
         with _part(nearest) as part:
             fill(part)
             names = sorted(path.name for path in part.iterdir())
-            real.mkdir(parents=True, exist_ok=True)
-            for name in names:
-                os.replace(part / name, real / name)
-            for old in real.iterdir():
-                if old.name not in names and ours(old.name) and not old.is_dir():
-                    old.unlink()
+            with held():
+                real.mkdir(parents=True, exist_ok=True)
+                for name in names:
+                    _put(part / name, real / name)
+                for old in real.iterdir():
+                    if old.name not in names and ours(old.name) and not old.is_dir():
+                        old.unlink()
     except OSError as error:
         raise InputError(
             f"{target}: directory cannot be made or written: {error.strerror or error}"
         ) from None
     return [target / name for name in names]
+
+
+def _put(part: Path, target: Path) -> None:
+    """Give a file its name, unless that is a link or a device, which gets its contents."""
+    if not target.is_symlink() and not is_special(target):
+        os.replace(part, target)
+        return
+    with atomic(target) as copy:
+        shutil.copyfile(part, copy)
 
 
 def _place(path: Path) -> tuple[Path, Path]:

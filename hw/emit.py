@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hw.config import MachineConfig
+from hw.processes import ENDING, Ended
 
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
@@ -81,23 +82,28 @@ def interrupts_kept() -> Iterator[None]:
 
     Python ignores an interrupt that falls into a destructor, and every statement of Amaranth has one.
     """
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+    before = {number: signal.getsignal(number) for number in ENDING}
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     seen: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
         seen.append(number)
+        previous = before[signal.Signals(number)]
+        assert callable(previous)
         previous(number, frame)
 
-    signal.signal(signal.SIGINT, handler)
+    heard = [number for number, previous in before.items() if callable(previous)]
+    for number in heard:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number in heard:
+            signal.signal(number, before[number])
     if seen:
-        raise KeyboardInterrupt
+        raise Ended(seen[0])
 
 
 def _header(config: MachineConfig) -> str:

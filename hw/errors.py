@@ -1,8 +1,35 @@
-"""The exception for input that a user can mend."""
+"""The exception for input that a user can mend, and which errors are those of the surroundings."""
 
 from __future__ import annotations
 
+import errno
 import operator
+import os
+import re
+
+#: What the surroundings of a program do to it: full disks, missing rights, limits. Not a missing file, which
+#: is a mistake of whoever named it, the user (told before) or this program.
+SURROUNDINGS = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EPIPE, errno.ESTALE, errno.ENOLCK),
+        *(errno.ENAMETOOLONG, errno.ELOOP, errno.ETXTBSY, errno.ENXIO),
+    }
+)
+#: The same in what tools write; compilers that the system kills say so.
+_TOLD = re.compile(
+    "|".join(
+        [
+            *(
+                re.escape(os.strerror(number))
+                for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENOMEM)
+            ),
+            "out of memory",
+            "Killed signal terminated program",
+            "virtual memory exhausted",
+        ]
+    )
+)
 
 
 class InputError(ValueError):
@@ -10,6 +37,20 @@ class InputError(ValueError):
 
     The command line turns it into one line on stderr and exit code 2.
     """
+
+
+def of_surroundings(error: BaseException) -> bool:
+    """Whether the surroundings are to blame for an error that nobody expected, not this program."""
+    if isinstance(error, OSError):
+        # The library of temporary files has an error of its own kind for full disks.
+        return error.errno in SURROUNDINGS or "No usable temporary directory" in str(error)
+    return isinstance(error, MemoryError)
+
+
+def surroundings_in(log: str) -> str | None:
+    """What the end of a tool's log says of the surroundings, None where it blames something else."""
+    found = _TOLD.search(log[-20_000:])
+    return None if found is None else found[0]
 
 
 def whole_number(name: str, value: object, least: int | None = None) -> int:

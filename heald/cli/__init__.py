@@ -1,26 +1,33 @@
-"""The command `heald`: one module per command, exit codes in one place.
-
-0: all is well. 1: what was checked does not hold. 2: bad input, one line on stderr. 70: an error of
-Heald itself. 130: interrupted.
-"""
+"""The command `heald`: one module per command, exit codes in one place."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
-import io
-import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from heald import __version__
-from hw.errors import InputError
+from heald.cli.messages import shortened
+from heald.cli.streams import STDOUT, leave_streams, open_streams
+from hw.errors import InputError, of_surroundings
+from hw.processes import Ended, install
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+#: What the exit codes mean, for the help.
+_EXIT_CODES = """\b
+Exit codes:
+  0    all is well
+  1    what was checked does not hold
+  2    bad input, or files, memory or disks that do not do what is needed: one line says what
+  70   an error of Heald itself
+  129  ended by SIGHUP    130  interrupted (Ctrl-C)
+  141  the reader of the output went away    143  ended by SIGTERM"""
 
 #: In the order of the help; each is a module with a `command`.
 COMMANDS = (
@@ -36,7 +43,7 @@ except KeyboardInterrupt:  # the libraries behind the commands take seconds to i
 
 @click.group(
     invoke_without_command=True,
-    epilog="Exit codes: 0 all is well, 1 what was checked does not hold, 2 bad input.",
+    epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
@@ -55,13 +62,14 @@ for _module in _modules:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; no traceback reaches a user who did not ask for it."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without some sign gets the rest
+    install()
+    open_streams()
     # Programs are trees of small objects: an eighth of the time of a compilation went to looking for garbage.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    sys.exit(call(arguments))
+    code = call(arguments)
+    leave_streams()
+    sys.exit(code)
 
 
 def call(arguments: Sequence[str] | None = None) -> int:
@@ -69,29 +77,53 @@ def call(arguments: Sequence[str] | None = None) -> int:
     state: dict[str, bool] = {}
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = cli.main(given, prog_name="heald", standalone_mode=False, obj=state)
+        code = _invoked(given, state)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except InputError as error:
         return _say(str(error), BAD_INPUT)
+    except click.exceptions.NoArgsIsHelpError as error:
+        path = "heald" if error.ctx is None else error.ctx.command_path
+        return _say(f"`{path}` needs a command, which `{path} --help` lists", BAD_INPUT)
     except click.ClickException as error:
         return _say(error.format_message(), BAD_INPUT)
+    except Ended as error:
+        code = 128 + error.number
+        return _say("interrupted" if code == INTERRUPTED else str(error), code)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away (`| head`); Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
     except Exception as error:
         # The one place that takes everything: a user gets a line, a developer the traceback.
         if state.get("debug"):
             traceback.print_exc()
-        hint = "" if state.get("debug") else " (heald --debug ... shows where)"
-        return _say(f"internal error: {type(error).__name__}: {error}{hint}", INTERNAL)
+        return _unexpected(error, debug=bool(state.get("debug")))
+
+
+def _invoked(arguments: list[str], state: dict[str, bool]) -> Any:
+    """What the command gives; click's own way to call it hides interrupts, ends of files and closed pipes."""
+    try:
+        with cli.make_context("heald", arguments, obj=state) as context:
+            return cli.invoke(context)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+
+
+def _unexpected(error: Exception, *, debug: bool) -> int:
+    """The exit code for an error that nobody expected, told in a line."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        return _say(f"the memory does not suffice: {error or 'none is left'}", BAD_INPUT)
+    if isinstance(error, BrokenPipeError) and error.filename == STDOUT:
+        return PIPE_CLOSED  # the reader went away (`| head`)
+    if isinstance(error, OSError) and (error.filename == STDOUT or of_surroundings(error)):
+        place = "a file" if error.filename is None else error.filename
+        return _say(f"{place}: cannot be read or written: {error.strerror or error}", BAD_INPUT)
+    hint = "" if debug else " (heald --debug ... shows where)"
+    return _say(f"internal error: {text}{hint}", INTERNAL)
 
 
 def _say(message: str, code: int) -> int:
-    """One line on stderr."""
-    text = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    click.echo(f"heald: {text}", err=True)
+    """One line on stderr, if that can be written."""
+    with contextlib.suppress(OSError):
+        click.echo(shortened(f"heald: {message}"), err=True)
     return code

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
 
 from heald.cli.options import as_json, print_json
-from heald.report.console import plain_table
+from heald.report.console import plain_table, stdout
 from hw.config import MachineConfig, load, preset_names, to_toml
 
 
@@ -35,7 +34,7 @@ def list_(json_: bool) -> None:
             f"{m.load_a_bytes} / {m.load_b_bytes} / {m.store_bytes}",
             m.hash,
         )
-    Console(width=120).print(table)
+    stdout(120).print(table)
 
 
 @command.command("show")

@@ -13,6 +13,7 @@ from rich.table import Table
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
 from heald.fpga import check_target, write
 from heald.progress import shown, stages
+from heald.report.console import stdout
 from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis import DEVICES, FAMILIES, find_device
@@ -107,7 +108,7 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
     if json_:
         print_json(result(made, [str(file) for file in files]))
     else:
-        _show(made, Console())
+        _show(made, stdout(80))
         for file in files:
             click.echo(file)
     if missed:

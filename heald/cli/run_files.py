@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heald.files import atomic, check_writable
+from heald.files import atomic, check_writable, is_special
 from hw.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Files:
                 continue
             if name != "inputs":
                 check_writable(path)
+            if is_special(path):
+                continue
             other = taken.setdefault(path.resolve(), name)
             if other != name:
                 raise InputError(f"--{other} and --{name} must be different files, not both {path}")

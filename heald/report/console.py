@@ -6,10 +6,18 @@ from rich.console import Console
 from rich.table import Table
 
 
+class _Console(Console):
+    """A console that leaves it to its caller what a reader means who went away."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the `BrokenPipeError`, for which this is called, instead of ending the process."""
+        raise
+
+
 def stdout(width: int = 160) -> Console:
     """Standard output, of so many characters where it is no terminal."""
-    found = Console()
-    return found if found.is_terminal else Console(width=width)
+    found = _Console()
+    return found if found.is_terminal else _Console(width=width)
 
 
 def plain_table(*columns: str, no_wrap: bool = False) -> Table:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heald.files import atomic, check_writable, write_text
+from heald import files
+from heald.files import atomic, check_writable, write_directory, write_text
 from hw.errors import InputError
 
 
@@ -71,3 +72,50 @@ def test_text_that_is_no_unicode_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.txt: cannot be written: text must be Unicode"):
         write_text(tmp_path / "x.txt", "caf\udce9")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_regular_file_stays_and_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        write_text(pipe, "text")
+        assert reader.communicate(timeout=10)[0] == "text"
+    assert pipe.is_fifo()
+    write_text(Path("/dev/null"), "text")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(InputError, match=r"/dev/full: cannot be written: No space left"):
+        write_text(Path("/dev/full"), "text")
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_pipe_without_a_reader_is_no_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"pipe: cannot be written: nobody reads this pipe"):
+        write_text(tmp_path / "pipe", "text")
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    for name in ("old", "new"):
+        (tmp_path / name).symlink_to(f"away/{name}")
+    (tmp_path / "away" / "old").write_text("old")
+    write_text(tmp_path / "old", "text")
+    write_directory(tmp_path, lambda folder: (folder / "new").write_text("text") and None)
+    for name in ("old", "new"):
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / "away" / name).read_text() == "text"
+    assert sorted(p.name for p in (tmp_path / "away").iterdir()) == ["new", "old"]
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "out"])
+def test_standard_output_is_written_to_where_it_is(tmp_path: Path, target: str) -> None:
+    code = (
+        "import pathlib, sys; from heald.files import write_text; print('before'); "
+        f"write_text(pathlib.Path({target!r}), 'text'); print('behind')"
+    )
+    path = tmp_path / "out"
+    with path.open("w") as out:
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=out, check=True)
+    assert path.read_text() == "before\ntextbehind\n"

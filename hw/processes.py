@@ -1,0 +1,125 @@
+"""Programs that this one starts, and the signals that end both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+#: Signals that end a command: of Ctrl-C, of `kill` and `timeout`, of a terminal that is gone.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Seconds in which further signals do not disturb the tidying up; a second one often follows the first.
+TIDYING = 2.0
+#: Seconds after which a process that still runs is asked again: Python loses what is raised in a destructor.
+AGAIN = 10.0
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asked this process to end; `number` is that of the signal."""
+
+    def __init__(self, number: int):
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+class _State:
+    """What the signals of this process need to know."""
+
+    def __init__(self) -> None:
+        self.running: set[subprocess.Popen[Any]] = set()
+        self.held = 0
+        self.pending: int | None = None
+        self.last = -TIDYING
+        self.ending = False
+
+
+_state = _State()
+
+
+def install() -> None:
+    """From now on the signals of `ENDING` end what was started, and then raise `Ended` in the main thread.
+
+    A signal that this process was told to ignore (`nohup`) stays ignored.
+    """
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    if time.monotonic() - _state.last < TIDYING:
+        return
+    _state.ending = True
+    end_all()
+    again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+    if _state.held:
+        _state.pending = number
+        return
+    _state.last = time.monotonic()
+    raise Ended(number)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """A signal that comes in the block ends this process behind it: for steps that belong together."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _state.held += 1
+    try:
+        yield
+    finally:
+        _state.held -= 1
+        if not _state.held and (number := _state.pending) is not None:
+            _state.pending, _state.last = None, time.monotonic()
+            raise Ended(number)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A program in a group of its own: neither it nor what it starts outlives the block.
+
+    `options` are those of `subprocess.Popen`, which raises what this raises.
+    """
+    process = None
+    try:
+        with held():
+            process = subprocess.Popen(command, start_new_session=True, **options)
+            _state.running.add(process)
+        if _state.ending:  # the signal came in another thread, before this program was known
+            end(process)
+        yield process
+    finally:
+        if process is not None:
+            end(process)
+            _state.running.discard(process)
+
+
+def run(command: Sequence[str], **options: Any) -> int:
+    """The exit code of a program that runs to its end; see `started`."""
+    with started(command, **options) as process:
+        return process.wait()
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Kill a program and all that it started, unless it has ended."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def end_all() -> None:
+    """Kill every program that runs, and all that they started."""
+    for process in list(_state.running):
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
