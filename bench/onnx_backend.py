@@ -3,7 +3,7 @@
     python -m bench.onnx_backend [--hw PRESET] [--sim cpp|verilator|amaranth] [--match TEXT] [--reasons]
 
 Whole numbers must equal those of the suite, real numbers be as close as the suite asks, and every check of a
-run must hold. Cases that `heald.backend` refuses count as unsupported.
+run must hold. Cases that `heald.backend` refuses count as unsupported; their reasons are counted by kind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import collections
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,28 @@ from heald.model_run import run_model
 from heald.session import GraphModel
 from hw.config import MachineConfig, load
 from hw.errors import InputError
+
+#: Kinds of reasons why a case is not supported, by what messages of that kind hold; the first that fits.
+KINDS = {
+    "operator on sequences, optionals or texts": r"must be tensors|must be a tensor|must hold numbers",
+    "operator that is not supported": r"the operator is not supported|operators of domain",
+    "real numbers that are not quantised": r"not quantised|Linear of|(in|not) float32|real numbers",
+    "element type that is not supported": r"float|u?int(8|16|32|64)\b|bool|element type",
+    "shape that is not fixed, or empty": r"must have a fixed|must have elements",
+    "operand that is not a constant": r"must be (a constant|constants)",
+    "nothing left to execute": r"the machine executes nothing",
+    "attribute or form that is not supported": r"",
+}
+
+
+def kinds_of(reasons: Iterable[str]) -> dict[str, int]:
+    """How many reasons are of each kind."""
+    found = dict.fromkeys(KINDS, 0)
+    for why in reasons:
+        # Names of inputs say nothing.
+        text = re.sub(r"'[^']*'", "", why)
+        found[next(kind for kind, pattern in KINDS.items() if re.search(pattern, text))] += 1
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,7 +124,7 @@ def main() -> int:
     parser.add_argument("--hw", default="test")
     parser.add_argument("--sim", default="cpp", choices=BACKENDS)
     parser.add_argument("--match", default="", help="only cases whose name holds this")
-    parser.add_argument("--reasons", action="store_true", help="count the reasons of what is not supported")
+    parser.add_argument("--reasons", action="store_true", help="count the messages too")
     given = parser.parse_args()
     config = load(given.hw)
     with warnings.catch_warnings():
@@ -112,6 +134,8 @@ def main() -> int:
         failed = failures(ready, config, given.sim) if ready else {}
     for r in ready:
         print(f"{r.name}: {'FAILS: ' + failed[r.name] if r.name in failed else 'passes'}")
+    for kind, count in kinds_of(refused.values()).items():
+        print(f"unsupported: {count:5}  {kind}")
     if given.reasons:
         kinds = collections.Counter(
             re.sub(r"node \S+ |'[^']*'|\d+", "", why)[:90] for why in refused.values()

@@ -22,7 +22,10 @@ _SPREAD = 74.0
 
 
 #: Types of elements as onnxruntime names them.
-_TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}
+_TYPES = {
+    **{"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6},
+    **{"tensor(bool)": 9, "tensor(uint32)": 12},
+}
 
 
 class Builder:

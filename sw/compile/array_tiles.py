@@ -21,7 +21,7 @@ from sw.compile.forms import HALVES
 from sw.compile.launches import LaunchWriter, TileLaunches
 from sw.compile.operands import Tiles, fetches, longest, records, room
 from sw.compile.writer import LONGEST, ChipSpace
-from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
+from sw.graph.network import ImageConvolution, MatrixProduct, Tensor, word
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
@@ -132,7 +132,7 @@ def _chosen(p: ArrayProblem) -> Chosen:
     assert p.operator.epilogue is not None
     operands: dict[Key, TileAccess] = {0: TileAccess("acc", "int32")}
     operands |= {k: p.sources[k].access for k in sorted(p.sources)}
-    operands["result"] = TileAccess("out", p.result.tensor.element)
+    operands["result"] = TileAccess("out", word(p.result.tensor.element))
     every = math.lcm(p.unit, p.config.cols)
     if p.segmented:
         every = p.across

@@ -16,7 +16,7 @@ from sw.compile.array import ArrayProblem, Homes, Key
 from sw.compile.forms import Loop
 from sw.compile.memory import Allocation
 from sw.compile.operands import Source
-from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View
+from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View, word
 from sw.graph.views import reshaped
 from sw.kernels.access import Follows, TileAccess
 from sw.patches import Patches
@@ -132,7 +132,7 @@ def _source(o: ImageConvolution, whole: View, view: View, home: Allocation) -> S
     if how == "row" and home.tensor.constant is not None and not (spread(whole)[0]):
         channels = View(view.tensor, (whole.shape[1], 1), (whole.strides[1], 0), view.offset)
         return Source(channels, TileAccess("scratch", "int32", "row", record=True), home)
-    return Source(view, TileAccess("scratch", home.tensor.element, how), home)
+    return Source(view, TileAccess("scratch", word(home.tensor.element), how), home)
 
 
 def _row_steps(o: ImageConvolution, homes: Homes, sources: dict[int, Source]) -> dict[Key, int]:

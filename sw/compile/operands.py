@@ -15,7 +15,7 @@ import numpy as np
 from sw.compile.forms import HALVES, Loop, both, index
 from sw.compile.memory import Allocation
 from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
-from sw.graph.network import Tensor, View, whole
+from sw.graph.network import Tensor, View, whole, word
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
@@ -115,7 +115,8 @@ class Source:
         constant = self.home.tensor.constant
         assert constant is not None
         matrix = self.view.of(constant).reshape(-1, *self.view.shape[-2:])[0]
-        found: np.ndarray = (matrix[0] if self.access.follows == "column" else matrix[:, 0]).astype(np.int32)
+        line = np.ascontiguousarray(matrix[0] if self.access.follows == "column" else matrix[:, 0])
+        found: np.ndarray = line.view(np.int32) if self.home.itemsize == 4 else line.astype(np.int32)
         return found
 
 
@@ -126,7 +127,7 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
         # What follows rows would be loaded as neighbours.
         how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
-    element = "int32" if record else home.tensor.element
+    element = "int32" if record else word(home.tensor.element)
     return Source(view, TileAccess("scratch", element, how, record=record), home)
 
 

@@ -10,7 +10,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.forms import Loop, linear
 from sw.compile.memory import Allocation, MemoryPlan
-from sw.graph.network import View
+from sw.graph.network import View, word
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.ir.roles import WarpRole
@@ -259,7 +259,7 @@ class Writer:
         """All buffers of the program."""
         d, c = self.config.derived, self.config
         made = [
-            Buffer(self.names[name], (const(h.rows), const(h.row)), h.tensor.element, "memory")
+            Buffer(self.names[name], (const(h.rows), const(h.row)), word(h.tensor.element), "memory")
             for name, h in self.memory.homes.items()
         ]
         for name, shape, space in ((BUFFER_A, d.buffer_a, "A"), (BUFFER_B, d.buffer_b, "B")):

@@ -11,7 +11,8 @@ from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Stored, Value
 from sw.graph.expression import Argument, Expression
-from sw.graph.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
+from sw.graph.host import HostOperator
+from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
 #: Constants up to this size are compared with those that are there already.
@@ -63,6 +64,23 @@ class Importer:
         """The elements of a view of a constant; None for what is computed."""
         held = self.tensors[view.tensor].constant
         return None if held is None else view.of(held)
+
+    def movable(self, view: View) -> bool:
+        """Whether the machine moves the elements of a tensor.
+
+        Those have 8 or 32 bits. The host keeps float32 and bool of its own, where it is there also inputs.
+        """
+        element, held = (self.tensors[view.tensor].element, self.tensors[view.tensor].constant is not None)
+        writers = [o for o in self.operators if o.output.tensor == view.tensor]
+        hosted = any(isinstance(o, HostOperator) for o in writers) or (self.allow_host and not writers)
+        return element in ELEMENTS or (element in WORDS and (held or not hosted))
+
+    def check_movable(self, node: OnnxNode, view: View) -> None:
+        """Raise `InputError` for a tensor whose elements the machine does not move."""
+        if not self.movable(view):
+            element = self.tensors[view.tensor].element
+            here = " of the host" if element in WORDS else ""
+            raise node.error(f"elements of {element}{here} must be moved, which the machine cannot do")
 
     def value(self, node: OnnxNode, index: int) -> Value:
         """What an input of a node stands for; raises `InputError` where it is missing."""
@@ -141,8 +159,7 @@ class Importer:
         hint = node.outputs[0] if plain else f"{node.outputs[0]}.whole"
         if held is not None:
             return self.constant(held, hint)
-        if element not in ELEMENTS:
-            raise node.error(f"elements must be moved, which the machine cannot do with {element}")
+        self.check_movable(node, view)
         return self.copy(node, view, self.tensor(hint, view.shape, element))
 
 

@@ -97,7 +97,7 @@ def _handler(importer: Importer, node: OnnxNode) -> Handler:
     if handler is None:
         known = node.op in SUPPORTED
         kind = f" on {'real' if real else 'whole'} numbers" if known else ""
-        others = "" if known else f" supported are {', '.join(SUPPORTED)};"
+        others = "" if known else f" docs/operators.md has the {len(SUPPORTED)} that are;"
         raise node.error(f"the operator is not supported{kind};{others} --allow-host leaves it to the host")
     return handler
 

@@ -109,11 +109,11 @@ def changed(expression: Expression, change: Callable[[Expression], Expression]) 
 
 
 def evaluate(expression: Expression, operands: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int32]:
-    """The value for operands that broadcast against each other, int32.
+    """The value for operands that broadcast against each other, int32; float32 and uint32 count as int32.
 
     Raises `InputError` for an index outside of its table.
     """
-    arrays = [np.asarray(x).astype(np.int64) for x in operands]
+    arrays = [_word(np.asarray(x)).astype(np.int64) for x in operands]
     known: dict[Expression, Integers] = {}
 
     def value(e: Expression) -> Integers:
@@ -124,6 +124,10 @@ def evaluate(expression: Expression, operands: Sequence[npt.ArrayLike]) -> npt.N
 
     result: npt.NDArray[np.int32] = value(expression).astype(np.int32)
     return result
+
+
+def _word(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array.view(np.int32) if array.dtype in (np.float32, np.uint32) else array
 
 
 def operate(operation: str, *operands: npt.ArrayLike) -> Integers:

@@ -19,15 +19,22 @@ from sw.convolution import Convolution
 from sw.graph.expression import Expression, evaluate
 from sw.patches import Axis
 
-#: Types of elements that the machine knows.
+#: Types of elements that the machine computes with.
 ELEMENTS = ("int8", "uint8", "int32")
+#: Types that the machine moves bit for bit, as words of the types beside them.
+WORDS = {"float32": "int32", "uint32": "int32", "bool": "uint8"}
+
+
+def word(element: str) -> str:
+    """The type as which the machine sees elements."""
+    return WORDS.get(element, element)
 
 
 @dataclass(frozen=True)
 class Tensor:
     """A tensor: `element` is the NumPy name of its type; `constant` its elements, if the model holds them.
 
-    Types that are not in `ELEMENTS` occur only between operators of the host.
+    Types that are in neither `ELEMENTS` nor `WORDS` occur only between operators of the host.
     """
 
     name: str
@@ -76,8 +83,10 @@ class View:
         return found
 
     def write(self, array: np.ndarray, values: np.ndarray) -> None:
-        """Set the elements of a contiguous array of the tensor."""
+        """Set the elements of a contiguous array of the tensor; words of the machine keep their bits."""
         flat = array.reshape(-1)[self.offset :]
+        if values.dtype == np.int32 and flat.dtype == np.float32:
+            values = values.view(np.float32)
         strides = tuple(s * flat.itemsize for s in self.strides)
         np.lib.stride_tricks.as_strided(flat, self.shape, strides)[...] = values
 

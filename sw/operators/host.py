@@ -97,7 +97,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
     if isinstance(value, Constant) and str(value.array.dtype) in ELEMENTS:
         value = Stored(importer.constant(value.array, f"{name}.constant"), str(value.array.dtype))
     match value:
-        case Stored(view, element) if element in ELEMENTS:
+        case Stored(view, element) if importer.movable(view):
             if view.tensor != name or view != whole(importer.tensors[name]):
                 importer.copy(node, view, _named(importer, name, view.shape, element))
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -20,12 +21,12 @@ from sw.frontend.values import (
     Stored,
     Structured,
     Value,
-    is_real,
 )
-from sw.graph.expression import Number
-from sw.graph.network import ELEMENTS, View
-from sw.graph.views import broadcast, sliced, strided
+from sw.graph.network import View, word
+from sw.graph.requantise import LIMITS
+from sw.graph.views import broadcast, strided
 from sw.operators import host
+from sw.operators.places import FILL, assembled
 from sw.operators.registry import imports
 
 OnView = Callable[[View], View]
@@ -74,11 +75,63 @@ def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) 
         if found is not None:
             return found
         dense = strided("", places)
-        if dense is None:
-            raise node.error("indices must be successive, or have one distance")
-        return dataclasses.replace(dense, tensor=importer.dense(node, view).tensor)
+        if dense is not None:
+            return dataclasses.replace(dense, tensor=importer.dense(node, view).tensor)
+        element = importer.tensors[view.tensor].element
+        hint = node.outputs[0] if isinstance(value, Stored) else f"{node.outputs[0]}.whole"
+        return assembled(importer, node, [view], places, element, hint)
 
     return viewed(value, on_view, lambda x: np.broadcast_to(x, value.shape).reshape(-1)[places])
+
+
+def joined(
+    importer: Importer, node: OnnxNode, values: Sequence[Value], places: np.ndarray, fill: float = 0.0
+) -> Value:
+    """The elements at these places of several values, counted one after the other, and a number at `FILL`."""
+
+    def make(name: str, grid: Quantisation) -> View:
+        if not grid.uniform:
+            raise grid.node.error(f"one scale and zero point are needed behind {node.place}")
+        views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(values)]
+        low, high = LIMITS[grid.element]
+        number = np.clip(np.rint(fill / grid.scale.item()) + grid.zero.item(), low, high)
+        return assembled(importer, node, views, places, grid.element, name, int(number))
+
+    name = node.outputs[0]
+    if any(isinstance(value, Stored) for value in values):
+        views, element = _words(importer, node, values)
+        bits = int(np.asarray(fill).astype(element).view(word(element)))
+        return Stored(assembled(importer, node, views, places, element, name, bits), element)
+    uniform = [p for p in values if isinstance(p, Dequantised) and p.uniform]
+    grids = {(p.element, p.scale.item(), p.zero.item()) for p in uniform}
+    if len(uniform) == len(values) and len(grids) == 1:
+        first = uniform[0]
+        low, high = LIMITS[first.element]
+        number = fill / float(first.scale.item()) + int(first.zero.item())
+        if number == int(number) and low <= number <= high:
+            grid = Quantisation(first.element, first.scale, first.zero, node)
+            return dataclasses.replace(first, view=make(f"{name}.whole", grid))
+    return Structured(node, places.shape, make)
+
+
+def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple[list[View], str]:
+    """Values of one type as views, and the type."""
+    (element, *_) = [v.element for v in values if isinstance(v, Stored)]
+    views = []
+    for value in values:
+        if isinstance(value, Constant):
+            value = Stored(importer.constant(value.array, f"{node.outputs[0]}.part"), str(value.array.dtype))
+        if not isinstance(value, Stored) or value.element != element:
+            found = value.element if isinstance(value, Stored) else "real numbers"
+            raise node.error(f"all parts must have one type, not {element} and {found}")
+        views.append(value.view)
+    return views, element
+
+
+def numbered(values: Sequence[Value]) -> list[np.ndarray]:
+    """The numbers of all elements of values, counted one after the other."""
+    starts = np.cumsum([0, *(math.prod(v.shape) for v in values)])
+    return [places_of(v) + start for v, start in zip(values, starts, strict=False)]
 
 
 def places_of(value: Value) -> np.ndarray:
@@ -86,54 +139,47 @@ def places_of(value: Value) -> np.ndarray:
     return np.arange(math.prod(value.shape)).reshape(value.shape)
 
 
-@imports("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Slice", "Split", "Gather")
+#: Operators that only move elements of their first input, the others being constants.
+_MOVING = (
+    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "SpaceToDepth"),
+    *("DepthToSpace", "Slice", "Split", "Gather", "GatherND", "GatherElements", "Compress"),
+    *("ReverseSequence", "Trilu", "CenterCropPad"),
+)
+#: Those that take elements of their third input too.
+_SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
+
+
+@imports(*_MOVING, *_SCATTERING)
 def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
-    """Which elements these operators give, onnxruntime says."""
+    """Which elements these operators give, and where they give 0, onnxruntime says."""
     from onnx import defs
 
-    value = importer.value(node, 0)
     names = [x.name for x in defs.get_schema(node.op).inputs]
-    given = {i: importer.fixed(node, i, names[i]) for i in range(1, len(node.inputs))}
-    arrays = {0: places_of(value), **{i: x for i, x in given.items() if x is not None}}
-    found = host.run(importer, node, arrays)
+    data = (0, 2) if node.op in _SCATTERING else (0,)
+    if node.attributes.get("reduction", "none") != "none":
+        raise node.error(f"reduction must be none, not {node.attributes['reduction']}")
+    values = [importer.value(node, i) for i in data]
+    given = {i: importer.fixed(node, i, names[i]) for i in range(1, len(node.inputs)) if i not in data}
+    # Counted from 1, so that 0 stands for what is filled, in the type for which onnxruntime has them all.
+    arrays = {i: (numbers + 1).astype(np.float64) for i, numbers in zip(data, numbered(values), strict=True)}
+    made = host.run(importer, node, arrays | {i: x for i, x in given.items() if x is not None})
+    found = [places.astype(np.int64) for places in made]
     if any(not places.size for places in found):
         raise node.error("the result must have elements, it has none")
-    return [moved(importer, node, value, places) for places in found]
+    if len(values) == 1 and all(places.min() > 0 for places in found):
+        return [moved(importer, node, values[0], places - 1) for places in found]
+    return [joined(importer, node, values, places - 1) for places in found]
 
 
 @imports("Concat")
 def _concat(importer: Importer, node: OnnxNode) -> Value:
     parts = [importer.value(node, i) for i in range(len(node.inputs))]
     axis = node.axis(int(node.attributes["axis"]), len(parts[0].shape))
-    shape = list(parts[0].shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
+    return joined(importer, node, parts, np.concatenate(numbered(parts), axis))
 
-    def joined(views: Sequence[View], name: str, element: str) -> View:
-        output, start = importer.tensor(name, shape, element), 0
-        for view in views:
-            importer.copy(node, view, sliced(output, axis, start, view.shape[axis]))
-            start += view.shape[axis]
-        return output
 
-    def make(name: str, grid: Quantisation) -> View:
-        if not grid.uniform:
-            raise grid.node.error("the parts of a Concat need one scale and zero point")
-        views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(parts)]
-        return joined(views, name, grid.element)
-
-    if not any(is_real(part) for part in parts):
-        stored = [importer.stored(node, i) for i in range(len(parts))]
-        element = stored[0].element
-        if any(s.element != element for s in stored):
-            raise node.error("all parts must have one type")
-        return Stored(joined([s.view for s in stored], node.outputs[0], element), element)
-    uniform = [p for p in parts if isinstance(p, Dequantised) and p.uniform]
-    grids = {(p.element, p.scale.item(), p.zero.item()) for p in uniform}
-    if len(uniform) == len(parts) and len(grids) == 1:
-        first = uniform[0]
-        grid = Quantisation(first.element, first.scale, first.zero, node)
-        return dataclasses.replace(first, view=make(f"{node.outputs[0]}.whole", grid))
-    return Structured(node, tuple(shape), make)
+#: Modes of Pad other than "constant", as NumPy calls them.
+_PADS: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
 @imports("Pad")
@@ -143,32 +189,23 @@ def _pad(importer: Importer, node: OnnxNode) -> Value:
     found, chosen = importer.fixed(node, 1, "pads"), importer.fixed(node, 3, "axes")
     pads = list(node.attributes.get("pads", ())) if found is None else found.reshape(-1).tolist()
     axes = [node.axis(int(a), rank) for a in (range(rank) if chosen is None else chosen.reshape(-1))]
-    if node.attributes.get("mode", "constant") != "constant":
-        raise node.error(f"mode must be constant, not {node.attributes['mode']}")
-    if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
-        raise node.error(f"pads must be {2 * len(axes)} numbers of at least 0, not {pads}")
-    before, after = [0] * rank, [0] * rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[len(axes) + i]
-    given = _fill_value(importer, node)
-    if isinstance(value, Dequantised) and value.uniform:
-        number = given / float(value.scale.item()) + int(value.zero.item())
-        if number != int(number):
-            raise node.error(f"{given} must be a multiple of the scale {value.scale.item()}")
-    elif isinstance(value, Stored) and value.element in ELEMENTS:
-        number = given
-    else:
-        raise node.error("whole numbers, or real ones of one scale, are needed")
-    shape = [b + s + a for b, s, a in zip(before, value.shape, after, strict=True)]
-    output = importer.tensor(node.outputs[0], shape, value.element)
-    inner = output
-    for axis in range(rank):
-        for start, count in ((0, before[axis]), (before[axis] + value.shape[axis], after[axis])):
-            if count:
-                importer.write(node, sliced(inner, axis, start, count), Number(int(number)))
-        inner = sliced(inner, axis, before[axis], value.shape[axis])
-    importer.copy(node, value.view, inner)
-    return dataclasses.replace(value, view=output)
+    mode = node.attributes.get("mode", "constant")
+    if mode != "constant" and mode not in _PADS:
+        raise node.error(f"mode must be constant, {', '.join(_PADS)}, not {mode}")
+    if len(pads) != 2 * len(axes):
+        raise node.error(f"pads must be {2 * len(axes)} numbers, not {pads}")
+    around = np.zeros((rank, 2), np.int64)
+    around[axes] = np.reshape(pads, (2, -1)).T
+    # Negative pads take away.
+    inside = tuple(slice(max(0, -b), n + min(0, a)) for n, (b, a) in zip(value.shape, around, strict=True))
+    places = places_of(value)[inside]
+    if not places.size:
+        raise node.error("the result must have elements, it has none")
+    around = np.maximum(around, 0)
+    if mode == "constant" and around.any():
+        places = np.pad(places, around, constant_values=FILL)
+        return joined(importer, node, [value], places, _fill_value(importer, node))
+    return moved(importer, node, value, np.pad(places, around, _PADS.get(mode, "edge")))
 
 
 def _fill_value(importer: Importer, node: OnnxNode) -> float:
@@ -193,19 +230,6 @@ def _same(importer: Importer, node: OnnxNode) -> list[Value]:
     if node.optional(2) and bool(np.any(importer.fixed(node, 2, "training_mode"))):
         raise node.error("training mode is not supported")
     return [importer.value(node, 0)]
-
-
-@imports("SpaceToDepth", "DepthToSpace")
-def _space(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    # onnxruntime has these operators for float64, but not for int64.
-    (found,) = host.run(importer, node, {0: places_of(value).astype(np.float64)})
-    places = found.astype(np.int64)
-    n, c, h, w = places.shape
-    b = int(node.attributes["blocksize"])
-    six = (n, b, b, c // b // b, h, w) if node.op == "SpaceToDepth" else (n, c, h // b, b, w // b, b)
-    parts = moved(importer, node, value, places.reshape(six))
-    return moved(importer, node, parts, places_of(parts).reshape(places.shape))
 
 
 @imports("Shape", "Size")

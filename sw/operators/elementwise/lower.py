@@ -10,7 +10,7 @@ from sw.compile.forms import HALVES, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
 from sw.compile.operands import Source, Tile, Tiles, fetches, longest, records, room, source
 from sw.compile.writer import LONGEST, ChipSpace, row_compatible
-from sw.graph.network import Elementwise, View
+from sw.graph.network import Elementwise, View, word
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import choose
@@ -47,7 +47,7 @@ class LoweredElementwise:
         sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(operands)}
         size_out = homes[output.tensor].itemsize
         unit = max(16, config.store_bytes // size_out)
-        result = TileAccess("out", homes[output.tensor].tensor.element)
+        result = TileAccess("out", word(homes[output.tensor].tensor.element))
         width, tile_columns, tile_rows = _tile(rows, columns, unit, sources, config, context.room, size_out)
         accesses = [s.access for s in sources.values()]
         loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))

@@ -92,7 +92,9 @@ def _elementwise(importer: Importer, node: OnnxNode) -> Value:
             for i, name in ((1, "min"), (2, "max"))
         ]
         found = values[0]
-        for op, limit in zip(("Max", "Min"), limits, strict=True):
+        for op, limit, i in zip(("Max", "Min"), limits, (1, 2), strict=True):
+            if limit is None and node.optional(i):
+                raise node.error(f"limits must be constants, {node.inputs[i]!r} is computed")
             if limit is not None:
                 found = combined(importer, node, op, [found, Constant(np.asarray(limit, np.float32))])
         return found

@@ -1,0 +1,131 @@
+"""Elements moved to other places: a map of indices as a few copies of views.
+
+A map says for every element of a result which element of the operands it is. Reshapes, transposes, slices,
+gathers by constants, pads, repeats and nearest neighbours are such maps; each becomes boxes, which strides
+can express.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from sw.frontend.importer import Importer
+from sw.frontend.node import OnnxNode
+from sw.graph.expression import Integers, Number
+from sw.graph.network import View
+from sw.graph.views import reshaped, sliced, strided
+
+#: What a map holds where a result's element is the number to fill with.
+FILL = -1
+#: Most copies of a map: each is an operator of its own.
+MOST_BOXES = 64
+
+
+def assembled(
+    importer: Importer,
+    node: OnnxNode,
+    views: Sequence[View],
+    places: Integers,
+    element: str,
+    name: str,
+    fill: int = 0,
+) -> View:
+    """The elements at these places of the views, which are numbered one view after the other.
+
+    `fill` is the word that stands where the map holds `FILL`. Raises `InputError` where too many copies are
+    needed.
+    """
+    for view in views:
+        importer.check_movable(node, view)
+    starts = np.cumsum([0, *(view.elements for view in views)])
+    labels = np.where(places < 0, FILL, np.searchsorted(starts, places, "right") - 1)
+    numbers = np.concatenate([*(view.numbers.reshape(-1) for view in views), [FILL]])[places]
+    output = importer.tensor(name, places.shape, element)
+    for target, label, source in _boxes(node, output, numbers, labels):
+        if label == FILL:
+            importer.write(node, target, Number(fill))
+        else:
+            view = View(views[label].tensor, source.shape, source.strides, source.offset)
+            importer.copy(node, view, target)
+    return output
+
+
+def _boxes(node: OnnxNode, output: View, numbers: Integers, labels: Integers) -> list[tuple[View, int, View]]:
+    """Parts of the output, where they come from, and the elements there, as far as they are not filled."""
+    found: list[tuple[View, int, View]] = []
+    waiting = [(output, numbers, labels)]
+    while waiting:
+        target, part, label = waiting.pop()
+        first = int(label.flat[0])
+        source = strided("", part) if np.all(label == first) else None
+        if source is not None:
+            found.append((target, first, source))
+        else:
+            waiting += _divided(target, part, label)
+        if len(found) + len(waiting) > MOST_BOXES:
+            raise node.error(
+                f"moving its elements takes more than {MOST_BOXES} copies; --allow-host leaves it to the host"
+            )
+    return found
+
+
+_Part = tuple[View, Integers, Integers]
+
+
+def _divided(target: View, part: Integers, label: Integers) -> list[_Part]:
+    """A part of a map as smaller ones, or as one with an axis more."""
+    mixed = bool(np.any(label != label.flat[0]))
+    for axis, size in enumerate(part.shape):
+        steps = np.diff(np.moveaxis(label if mixed else part, axis, -1).reshape(-1, size), axis=1)
+        if np.all(steps == steps[:1]):
+            steps = steps[:1]
+        changes = (np.flatnonzero(np.any(steps != 0, axis=0)) + 1).tolist() if mixed else []
+        if len(changes) if mixed else not np.all(steps == steps[:, :1]):
+            period = _period(steps, size)
+            if period is not None:
+                shape = (*part.shape[:axis], size // period, period, *part.shape[axis + 1 :])
+                view = reshaped(target, shape)
+                assert view is not None
+                return [(view, part.reshape(shape), label.reshape(shape))]
+            ends = [0, *changes, size] if mixed else _runs(steps, size)
+            return _cut(target, part, label, axis, ends)
+    # Every line is regular, but lines are not alike.
+    axis = next(a for a, size in enumerate(part.shape) if size > 1)
+    return _cut(target, part, label, axis, range(part.shape[axis] + 1))
+
+
+def _cut(target: View, part: Integers, label: Integers, axis: int, ends: Sequence[int]) -> list[_Part]:
+    """Pieces along an axis, from each end to the next."""
+    if len(ends) > MOST_BOXES + 1:
+        # More than are allowed, whatever they are.
+        ends = [*range(MOST_BOXES + 1), part.shape[axis]]
+    made = []
+    for low, high in itertools.pairwise(ends):
+        inside = (slice(None),) * axis + (slice(low, high),)
+        made.append((sliced(target, axis, low, high - low), part[inside], label[inside]))
+    return made
+
+
+def _period(steps: Integers, size: int) -> int | None:
+    """The length of the blocks of an axis that are alike and equally far apart; None where it has none."""
+    offsets = np.pad(np.cumsum(steps, axis=1), ((0, 0), (1, 0)))
+    for period in (n for n in range(2, size // 2 + 1) if size % n == 0):
+        blocks = offsets.reshape(len(offsets), -1, period)
+        starts = np.diff(blocks[:, :, 0], axis=1)
+        inner = blocks - blocks[:, :, :1]
+        if np.all(starts == starts[:, :1]) and np.all(inner == inner[:, :1]):
+            return period
+    return None
+
+
+def _runs(steps: Integers, size: int) -> list[int]:
+    """Where runs of equal steps begin, and the end of the last one."""
+    ends = [0]
+    while ends[-1] < size and len(ends) <= MOST_BOXES:
+        rest = steps[:, ends[-1] :]
+        changes = np.flatnonzero(np.any(rest != rest[:, :1], axis=0))
+        ends.append(ends[-1] + int(changes[0]) + 1 if len(changes) else size)
+    return ends if ends[-1] == size else [*ends, size]

@@ -1,0 +1,133 @@
+"""Operators on the RTL against onnxruntime: equal bit for bit, every event in its cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import heald as hd
+from heald.testing.models import Builder
+from hw.errors import InputError
+from sw.frontend.network import import_model
+from sw.graph.reference import random_inputs, run
+from tests.machines import TEST
+from tests.sw.quantised_models import runtime
+
+
+def bits(shape: tuple[int, ...], element: str, seed: int = 0) -> np.ndarray:
+    """Elements whose bits are drawn: of float32 also what is no number."""
+    kind = np.dtype(element)
+    if kind.kind == "b":
+        return np.random.default_rng(seed).integers(0, 2, shape).astype(np.bool_)
+    size = int(np.prod(shape)) * kind.itemsize
+    drawn = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+    return drawn.view(kind).reshape(shape)
+
+
+def compare(b: Builder, *outputs: str) -> None:
+    """Run a model on the RTL with inputs drawn bit by bit; results equal onnxruntime's."""
+    made = b.model(*outputs)
+    shapes = {i.name: i.type.tensor_type for i in made.graph.input}
+    inputs = {}
+    for number, (name, kind) in enumerate(shapes.items()):
+        element = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 9: "bool", 12: "uint32"}[kind.elem_type]
+        inputs[name] = bits(tuple(d.dim_value for d in kind.shape.dim), element, number)
+    run = hd.compile(made, TEST).run(inputs, on="cpp")
+    assert run.verified, run.failure
+    for name, wanted in runtime(made, inputs).items():
+        found = run.outputs[name]
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert found.tobytes() == wanted.tobytes()
+
+
+def whole(b: Builder, *numbers: int) -> str:
+    return b.constant(numbers, np.int64)
+
+
+Move = Callable[[Builder, str], str]
+
+
+def sliced(b: Builder, x: str) -> str:
+    return b.op("Slice", x, whole(b, 8, 6), whole(b, 0, 1), whole(b, 1, 0), whole(b, -3, -2))
+
+
+def gathered(b: Builder, x: str) -> str:
+    return b.op("GatherElements", x, b.constant([[1, 2, 0], [2, 0, 0]], np.int64), axis=0)
+
+
+def points(b: Builder, x: str) -> str:
+    return b.op("GatherND", x, b.constant([[0, 2], [1, 0]], np.int64))
+
+
+def padded(b: Builder, x: str) -> str:
+    return b.op("Pad", x, whole(b, 1, 2, 0, -1), b.constant(-1.5, np.float32))
+
+
+def reflected(b: Builder, x: str) -> str:
+    return b.op("Pad", x, whole(b, 0, 0, 1, 2, 0, 0, 2, 1), mode="reflect")
+
+
+def scattered(b: Builder, x: str) -> str:
+    return b.op("ScatterND", x, b.constant([[1], [3]], np.int64), b.input((2, 4), "float32"))
+
+
+def joined(b: Builder, x: str) -> str:
+    return b.op("Concat", x, b.constant(np.ones((2, 1), np.float32)), x, axis=1)
+
+
+MOVES: list[tuple[str, tuple[int, ...], Move]] = [
+    ("float32", (3, 4, 5), lambda b, x: b.op("Transpose", x, perm=[2, 0, 1])),
+    ("uint32", (7, 9), sliced),
+    ("float32", (5, 6), lambda b, x: b.op("Gather", x, whole(b, 4, 0, 1, 1), axis=1)),
+    ("int32", (3, 3), gathered),
+    ("float32", (2, 3, 4), points),
+    ("bool", (2, 3), lambda b, x: b.op("Tile", x, whole(b, 2, 3))),
+    ("float32", (3, 4), padded),
+    ("float32", (1, 2, 4, 5), reflected),
+    ("int8", (3, 4), lambda b, x: b.op("Pad", x, whole(b, 1, 2, 2, 0), mode="edge")),
+    ("int8", (3, 4), lambda b, x: b.op("Pad", x, whole(b, 1, 2, 2, 0), mode="wrap")),
+    ("float32", (1, 2, 4, 6), lambda b, x: b.op("SpaceToDepth", x, blocksize=2)),
+    ("float32", (1, 8, 2, 3), lambda b, x: b.op("DepthToSpace", x, blocksize=2, mode="CRD")),
+    ("float32", (5, 4), scattered),
+    ("float32", (4, 5), lambda b, x: b.op("Trilu", x, b.constant(1, np.int64), upper=0)),
+    ("float32", (2, 3), joined),
+]
+
+
+def test_elements_are_moved_bit_for_bit() -> None:
+    b = Builder()
+    compare(b, *(move(b, b.input(shape, element)) for element, shape, move in MOVES))
+
+
+def test_real_numbers_move_with_their_scales() -> None:
+    """Elements of one scale, sums of products, and functions that are not computed yet."""
+    b = Builder(2)
+    x = b.real(b.input((4, 6)), "int8")
+    w = b.op(
+        "DequantizeLinear", b.constant(b.rng.integers(-99, 99, (6, 4)), np.int8), b.constant(0.1, np.float32)
+    )
+    product = b.op("MatMul", x, w)
+    edges, zero = whole(b, 1, 1, 0, 2), b.constant(0.0, np.float32)
+    moved = [
+        b.op("Pad", x, edges, mode="reflect"),
+        b.op("Pad", product, edges, zero),
+        b.op("Gather", b.op("Sigmoid", x), whole(b, 3, 0, 0, 1), axis=1),
+        b.op("Concat", b.op("Trilu", x), b.op("Relu", product), axis=1),
+    ]
+    model = b.model(*(b.quantised(m, "int8", 0.05) for m in moved))
+    network = import_model(model)
+    inputs = random_inputs(network, np.random.default_rng(1))
+    found = run(network, inputs)
+    for name, wanted in runtime(model, inputs).items():
+        assert np.array_equal(found[name], wanted), name
+
+
+def test_what_takes_many_copies_is_refused() -> None:
+    b = Builder()
+    places = b.rng.permutation(400).reshape(20, 20)
+    x = b.input((400,))
+    model = b.model(b.op("Reshape", b.op("Gather", x, b.constant(places, np.int64)), whole(b, 400)))
+    with pytest.raises(InputError, match=r"n0 \(Gather\): moving its elements takes more than 64 copies"):
+        import_model(model)
