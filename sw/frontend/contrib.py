@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import SUMS, OnnxNode
 
 MICROSOFT = "com.microsoft"
+_IN_32_BITS = {SUMS: 1}
 
 
 @dataclass
@@ -102,7 +103,7 @@ def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> l
 def _q_linear_mat_mul(parts: _Parts) -> None:
     parts.scale(1, 4)
     rows = {"axis": -2} if parts.value(6, "y_scale").size > 1 else {}
-    real = parts.add("MatMul", parts.dequantised(0, axis=-2), parts.dequantised(3, axis=-1))
+    real = parts.add("MatMul", parts.dequantised(0, axis=-2), parts.dequantised(3, axis=-1), **_IN_32_BITS)
     parts.quantised(real, 6, **rows)
 
 
@@ -117,14 +118,14 @@ def _biased(parts: _Parts, axis: int, bias: int, scale: np.ndarray) -> list[str]
 
 def _q_linear_conv(parts: _Parts) -> None:
     given = _biased(parts, 0, 8, parts.scale(1, 4, "xw"))
-    parts.quantised(parts.add("Conv", *given, **parts.node.attributes), 6)
+    parts.quantised(parts.add("Conv", *given, **parts.node.attributes, **_IN_32_BITS), 6)
 
 
 def _q_gemm(parts: _Parts) -> None:
     alpha = float(parts.node.attributes.get("alpha", 1.0))
     layout = {k: v for k, v in parts.node.attributes.items() if k in ("transA", "transB")}
     given = _biased(parts, 0 if layout.get("transB", 0) else 1, 6, parts.scale(1, 4))
-    real = parts.add("Gemm", *given, **layout)
+    real = parts.add("Gemm", *given, **layout, **_IN_32_BITS)
     if alpha != 1:
         real = parts.add("Mul", real, parts.constant("alpha", np.asarray(alpha, np.float32)))
     if parts.node.optional(7):
@@ -134,7 +135,7 @@ def _q_gemm(parts: _Parts) -> None:
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
     parts.scale(2, 3)
     operands = [parts.dequantised(0, 2, axis=-2), parts.dequantised(1, 2, axis=-1)]
-    parts.plus(parts.add("MatMul", *operands), 6)
+    parts.plus(parts.add("MatMul", *operands, **_IN_32_BITS), 6)
 
 
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:

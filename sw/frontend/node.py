@@ -7,6 +7,9 @@ from typing import Any
 
 from hw.errors import InputError
 
+#: An attribute of ours: onnxruntime adds the products in 32 bits, where sums that leave them wrap.
+SUMS = "sums_of_32_bits"
+
 
 @dataclass(frozen=True)
 class OnnxNode:

@@ -19,19 +19,17 @@ import numpy as np
 from sw.frontend.affine import Affine, Summand, affine
 from sw.frontend.floats import apply_function
 from sw.frontend.importer import Importer
-from sw.frontend.lowering import Lowering, collapsed
+from sw.frontend.lowering import Lowering
 from sw.frontend.node import OnnxNode
+from sw.frontend.sums import one_part, several_parts, wholes
 from sw.frontend.values import Constant, Dequantised, Quantisation, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
 from sw.graph.fixed_point import Term, exact_product, exact_sum
 from sw.graph.network import Elementwise, View
-from sw.graph.requantise import LIMITS, apply, clamped, common_limit, multiplier, requantised
+from sw.graph.requantise import LIMITS, apply, clamped, multiplier, requantised
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
-_WORD = (1 << 31) - 1
-#: Magnitude from which on a result is beyond every type of 8 bits.
-_BEYOND = 1 << 10
 
 
 def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation, name: str) -> View:
@@ -267,9 +265,8 @@ def _sum(to: Lowering, total: Affine) -> Expression:
     parts = [p.then("Div", to.grid.scale) for p in total.parts]
     constant = total.constant / to.grid.scale.astype(np.float64)
     zero = to.numbers(to.grid.zero, "zero")
-    if len(parts) == 1 and not np.any(constant):
-        return _one_part(to, parts[0], zero)
-    if isinstance(zero, Number) and len(parts) <= 2 and to.grid.uniform and constant.size == 1:
+    several = len(parts) > 1 or np.any(constant)
+    if several and isinstance(zero, Number) and len(parts) <= 2 and to.grid.uniform and constant.size == 1:
         terms = [t for p in parts if (t := _byte_term(to, p)) is not None]
         fixed = Fraction(float(total.constant.item())) / Fraction(to.grid.scale.item())
         if len(terms) == len(parts):
@@ -277,69 +274,7 @@ def _sum(to: Lowering, total: Affine) -> Expression:
             if found is None:
                 raise to.node.error("no sum in fixed point is exact for these scales")
             return found
-    return _several_parts(to, parts, constant, zero)
-
-
-def _centred(to: Lowering, leaf: Dequantised) -> Expression:
-    return apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero"))
-
-
-def _one_part(to: Lowering, part: Summand, zero: Expression) -> Expression:
-    """One value times its scale: the exact product, rounded once."""
-    scale = collapsed(part.factor(np.float32))
-    if not np.all(np.isfinite(scale)):
-        raise to.node.error("scales must be numbers")
-    found = multiplier(scale, part.leaf.reach)
-    value = _centred(to, part.leaf)
-    limit = common_limit(found)
-    if limit is None:
-        limits = to.numbers(found.limit, "most")
-        value = apply("max", apply("min", value, limits), to.numbers(-found.limit, "least"))
-    elif limit < _WORD:
-        value = clamped(value, -limit, limit)
-    mantissa, shift = to.numbers(found.mantissa, "mantissa"), to.numbers(found.shift, "shift")
-    return requantised(value, mantissa, shift, zero, to.low, to.high)
-
-
-def _several_parts(
-    to: Lowering, parts: Sequence[Summand], constant: np.ndarray, zero: Expression
-) -> Expression:
-    """Several values and a constant, in fixed point with as many fractional bits as fit.
-
-    Sums of products are limited to where the result is beyond its type before they are scaled.
-    """
-    factors = [collapsed(p.factor(np.float64)) for p in parts]
-    constant = collapsed(constant)
-    if not all(np.all(np.isfinite(f)) for f in (*factors, constant)):
-        raise to.node.error("scales must be numbers")
-    reach = [p.leaf.reach * np.abs(f) for p, f in zip(parts, factors, strict=True)]
-    most = (
-        _BEYOND
-        + float(np.abs(constant).max())
-        + sum(float(r.max()) for r, p in zip(reach, parts, strict=True) if p.leaf.element in BYTES)
-    )
-    limits = [np.minimum(r, most).max() for r in reach]
-    bits = min(26, 29 - int(np.frexp(float(sum(limits)) + float(np.abs(constant).max()) + 1)[1]))
-    if bits < 4:
-        raise to.node.error("the operands are too far apart in magnitude for a sum of 32 bits")
-    total: Expression = to.numbers(np.rint(constant * 2.0**bits).astype(np.int64), "constant")
-    for part, factor, r in zip(parts, factors, reach, strict=True):
-        value = _centred(to, part.leaf)
-        if np.any(r > most):
-            ends = np.minimum(np.ceil(most / np.maximum(np.abs(factor), 2.0**-40)), _WORD)
-            ends = ends.astype(np.int64)
-            value = apply("min", value, to.numbers(ends, "most"))
-            value = apply("max", value, to.numbers(-ends, "least"))
-        total = apply("add", _fixed(to, value, factor, bits), total)
-    whole = apply("mul_shift_round_even", total, 1, bits)
-    return clamped(apply("add", whole, zero), to.low, to.high)
-
-
-def _fixed(to: Lowering, value: Expression, factor: np.ndarray, bits: int) -> Expression:
-    """A whole number times factors, with fractional bits."""
-    scaled = factor * 2.0**bits
-    shift = min(30 - int(np.frexp(float(np.abs(scaled).max()))[1]), 62)
-    if shift < 0:
-        raise to.node.error("a scale is too large for a sum of 32 bits")
-    mantissa = to.numbers(np.rint(scaled * 2.0**shift).astype(np.int64), "mantissa")
-    return apply("mul_shift_round", value, mantissa, shift)
+    found_parts, constant = wholes(to, parts, constant)
+    if len(found_parts) == 1 and not np.any(constant):
+        return one_part(to, found_parts[0], zero)
+    return several_parts(to, found_parts, constant, zero)

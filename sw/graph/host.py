@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 #: Attributes of ours that ONNX does not know.
-_OURS = ("opset",)
+_OURS = ("opset", "sums_of_32_bits")
 #: The form of the models of one node: the newest that the oldest onnxruntime reads.
 _IR_VERSION = 10
 #: Nodes that are kept ready. A small one takes some 100 KB and 0.3 ms to make.

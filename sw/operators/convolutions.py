@@ -7,6 +7,7 @@ padding behind their rows (`lines`), or a copy has.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, dequantised_operand
+from sw.frontend.sums import WORD
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, two
 from sw.graph.expression import Argument
@@ -27,7 +29,7 @@ from sw.graph.views import same_places
 from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
-from sw.operators.products import Bytes, Side, constant_along, greatest_sum
+from sw.operators.products import Bytes, Side, constant_along, depths, greatest_sum, part_of
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
@@ -36,7 +38,7 @@ from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zer
 def _convolved(
     importer: Importer, node: OnnxNode, x: Bytes, w: Bytes, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
-    """The convolution of images with weights, int32, and the greatest magnitude that a sum can have."""
+    """The convolution of images with weights, int32, and the greatest magnitude of a sum without wrapping."""
     if len(w.shape) != len(x.shape):
         raise node.error(f"weights must have {len(x.shape)} axes like the images, not {len(w.shape)}")
     found, _ = axes(node, x, w.shape[2:])
@@ -61,8 +63,11 @@ def _convolved(
 
     total = sums(weights, zero_w.base, f"{hint}.sum")
     depth = tuple(range(1, len(weights.shape)))
+    zero = zero_w.all(importer)
+    if zero is not None and zero.size > 1:
+        zero = zero.reshape(-1, *(1,) * (len(weights.shape) - 1))
     limit = greatest_sum(
-        importer, Side(weights, w.element, zero_w.base, depth), Side(image, x.element, zero_x, ())
+        importer, Side(weights, w.element, zero, depth), Side(image, x.element, np.asarray(zero_x), ())
     )
     if zero_w.more is not None:
         # The sum of (w' - dw) x' is that of w' x' less dw times the sum of the window.
@@ -72,7 +77,6 @@ def _convolved(
         value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
         operands, name = (total, zero_w.more, windows), f"{hint}.corrected"
         total = importer.elementwise(node, value, operands, total.shape, "int32", name).view
-        limit = (1 << 31) - 1
     shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
     return Stored(importer.reshaped(node, total, shape), "int32"), limit
 
@@ -112,16 +116,42 @@ def _conv(importer: Importer, node: OnnxNode) -> Value:
         for values, what in ((w.scale, "scales"), (w.zero, "zero points"))
     )
     more = zeros(importer, zero, node.outputs[0], lambda z: z.reshape(-1, 1, 1))
-    total, limit = _convolved(importer, node, x, w, int(x.zero.item()), more)
-    scale = (x.scale.reshape(()) * scale).astype(np.float32)
-    form = (-1, *(1,) * (len(total.shape) - 2))
-    scale = np.broadcast_to(scale.reshape(form), total.shape) if scale.size > 1 else scale.reshape(())
-    result = Dequantised(total.view, "int32", scale, np.asarray(0), limit)
+    result = _real(importer, node, x, w, more, scale)
     if not node.optional(2):
         return result
     bias = importer.value(node, 2)
-    bias = moved(importer, node, bias, places_of(bias).reshape(form))
+    bias = moved(importer, node, bias, places_of(bias).reshape(-1, *(1,) * (len(x.shape) - 2)))
     return combined(importer, node, "Add", [result, bias])
+
+
+def _real(
+    importer: Importer, node: OnnxNode, x: Dequantised, w: Dequantised, zero_w: Zeros, scale: np.ndarray
+) -> Value:
+    """The convolution with weights that have these zero points and scales, in parts where sums are large."""
+    scale = (x.scale.reshape(()) * scale).astype(np.float32)
+    zero_x = int(x.zero.item())
+
+    def made(images: Dequantised, weights: Dequantised) -> tuple[Dequantised, int]:
+        total, limit = _convolved(importer, node, images, weights, zero_x, zero_w)
+        form = (-1, *(1,) * (len(total.shape) - 2))
+        wide = np.broadcast_to(scale.reshape(form), total.shape) if scale.size > 1 else scale.reshape(())
+        return Dequantised(total.view, "int32", wide, np.asarray(0), min(limit, WORD)), limit
+
+    before = len(importer.operators)
+    total, limit = made(x, w)
+    reaches = [Side(v.view, v.element, v.zero, ()).reach for v in (x, w)]
+    channels = w.shape[1]
+    parts = depths(node, limit, channels, math.prod(reaches) * math.prod(w.shape[2:]))
+    if len(parts) == 1:
+        return total
+    if channels != x.shape[1]:
+        raise node.error(
+            f"sums of products reach {limit}, more than {WORD}, in groups of {channels} channels"
+        )
+    del importer.operators[before:]
+    pieces = [made(part_of(x, 1, *p), part_of(w, 1, *p))[0] for p in parts]
+    named = dataclasses.replace(node, inputs=tuple(piece.view.tensor for piece in pieces))
+    return combined(importer, named, "Sum", pieces)
 
 
 def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:

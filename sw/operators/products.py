@@ -6,6 +6,7 @@ Operands are contiguous along one of their axes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +17,20 @@ from sw.compile.array_tiles import lowered
 from sw.compile.matrices import product_problem
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import SUMS, OnnxNode
 from sw.frontend.quantised import BYTES, dequantised_operand
+from sw.frontend.sums import WORD
 from sw.frontend.values import Constant, Dequantised, Stored, Value
 from sw.graph.expression import Argument, Expression
 from sw.graph.network import MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
-from sw.graph.views import broadcast, reshaped
+from sw.graph.views import broadcast, reshaped, sliced
 from sw.operators.copies import Copies, matrix_contiguous, rows_contiguous
 from sw.operators.elementwise.reals import combined
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
 
-_WORD = (1 << 31) - 1
 _DEPTH = "must not differ along the depth of the product"
 #: Operands of 8 bits, whether real numbers or not.
 Bytes = Stored | Dequantised
@@ -38,7 +39,7 @@ Bytes = Stored | Dequantised
 def product(
     importer: Importer, node: OnnxNode, a: Bytes, b: Bytes, zero_a: Zeros, zero_b: Zeros
 ) -> tuple[Stored, int]:
-    """The product of two operands, int32, and the greatest magnitude that a sum can have."""
+    """The product of two operands, int32, and the greatest magnitude that a sum has without wrapping."""
     vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
     view_a = importer.reshaped(node, a.view, (1, *a.shape)) if vector_a else a.view
     view_b = importer.reshaped(node, b.view, (*b.shape, 1)) if vector_b else b.view
@@ -48,10 +49,12 @@ def product(
         raise node.error(f"depths of A and B must be equal, not {view_a.shape[-1]} and {view_b.shape[-2]}")
     hint = node.outputs[0]
     total = sums(importer, node, view_a, view_b, zero_a.base, zero_b.base, hint)
-    sides = (Side(view_a, a.element, zero_a.base, (-1,)), Side(view_b, b.element, zero_b.base, (-2,)))
+    sides = (
+        Side(view_a, a.element, zero_a.all(importer), (-1,)),
+        Side(view_b, b.element, zero_b.all(importer), (-2,)),
+    )
     limit = greatest_sum(importer, *(sides if importer.array(view_b) is None else sides[::-1]))
     corrected = _corrected(importer, node, total, view_a, view_b, zero_a, zero_b)
-    limit = limit if corrected is total else _WORD
     core = ((view_a.shape[-2],) if not vector_a else ()) + ((view_b.shape[-1],) if not vector_b else ())
     shape = (*corrected.shape[:-2], *core)
     return Stored(importer.reshaped(node, corrected, shape), "int32"), limit
@@ -82,28 +85,60 @@ def sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero
 
 @dataclass(frozen=True)
 class Side:
-    """An operand of sums of products: its elements, the zero point, and the axes that are summed over."""
+    """An operand of sums of products: its elements, the zero points, and the axes that are summed over.
+
+    `zero` broadcasts to the elements; None where it is computed.
+    """
 
     view: View
     element: str
-    zero: int
+    zero: np.ndarray | None
     depth: tuple[int, ...]
 
     @property
     def reach(self) -> int:
         """The greatest magnitude of an element less the zero point."""
-        return max(abs(limit - self.zero) for limit in LIMITS[self.element])
+        low, high = LIMITS[self.element]
+        if self.zero is None:
+            return high - low
+        return max(high - int(self.zero.min()), int(self.zero.max()) - low)
 
 
 def greatest_sum(importer: Importer, weights: Side, other: Side) -> int:
     """The greatest magnitude of a sum; what constant weights hold is looked at."""
     held = importer.array(weights.view)
-    if held is None:
+    if held is None or weights.zero is None:
         each = math.prod(weights.view.shape[axis] for axis in weights.depth) * weights.reach
     else:
-        magnitudes = np.abs(held.astype(np.float32) - weights.zero)
+        magnitudes = np.abs(held.astype(np.float32) - weights.zero.astype(np.float32))
         each = int(magnitudes.sum(axis=weights.depth, dtype=np.float64).max())
-    return min(each * other.reach, _WORD)
+    return each * other.reach
+
+
+def depths(node: OnnxNode, limit: int, depth: int, each: int) -> list[tuple[int, int]]:
+    """Start and length of the parts into which sums up to `limit` are split so that 32 bits hold each.
+
+    `each` is the greatest magnitude of what one step of depth adds. Raises `InputError` where sums must not
+    be split, because those of onnxruntime wrap, or cannot be.
+    """
+    if limit <= WORD:
+        return [(0, depth)]
+    if node.attributes.get(SUMS):
+        raise node.error(
+            f"sums of products reach {limit}, more than {WORD}, where sums of 32 bits wrap; fewer or smaller "
+            f"products, or DequantizeLinear and QuantizeLinear around the operator, are needed"
+        )
+    most = WORD // each
+    if not most:
+        raise node.error(f"sums of products reach {each} in each channel, more than the {WORD} of 32 bits")
+    count = -(-depth // most)
+    starts = [depth * i // count for i in range(count + 1)]
+    return [(start, end - start) for start, end in itertools.pairwise(starts)]
+
+
+def part_of(value: Dequantised, axis: int, start: int, count: int) -> Dequantised:
+    """Successive elements of an axis, along which scale and zero point are the same."""
+    return dataclasses.replace(value, view=sliced(value.view, axis % len(value.shape), start, count))
 
 
 def _corrected(
@@ -176,8 +211,11 @@ def constant_along(
     return first
 
 
-def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Dequantised:
-    """The product of two dequantised operands: sums of whole numbers with the product of the scales."""
+def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Value:
+    """The product of two dequantised operands: sums of whole numbers with the product of the scales.
+
+    Sums that 32 bits do not hold are the sum of several.
+    """
     left, right = (dequantised_operand(importer, node, value, what) for value, what in ((a, "A"), (b, "B")))
     vectors = len(left.shape) == 1 or len(right.shape) == 1
     if vectors and not (left.uniform and right.uniform):
@@ -191,10 +229,23 @@ def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Dequ
         )
         found.append((scale, zeros(importer, zero, f"{node.outputs[0]}.{name}", lambda z: z)))
     (scale_a, zero_a), (scale_b, zero_b) = found
-    total, limit = product(importer, node, left, right, zero_a, zero_b)
     scale = (scale_a * scale_b).astype(np.float32)
-    scale = scale if scale.size == 1 else np.broadcast_to(scale, total.shape)
-    return Dequantised(total.view, "int32", scale, np.asarray(0), limit)
+
+    def made(x: Dequantised, y: Dequantised) -> tuple[Dequantised, int]:
+        total, limit = product(importer, node, x, y, zero_a, zero_b)
+        wide = scale if scale.size == 1 else np.broadcast_to(scale, total.shape)
+        return Dequantised(total.view, "int32", wide, np.asarray(0), min(limit, WORD)), limit
+
+    before = len(importer.operators)
+    total, limit = made(left, right)
+    reaches = [Side(x.view, x.element, x.zero, ()).reach for x in (left, right)]
+    parts = depths(node, limit, left.shape[-1], math.prod(reaches))
+    if len(parts) == 1:
+        return total
+    del importer.operators[before:]
+    pieces = [made(part_of(left, -1, *p), part_of(right, -min(2, len(right.shape)), *p))[0] for p in parts]
+    named = dataclasses.replace(node, inputs=tuple(piece.view.tensor for piece in pieces))
+    return combined(importer, named, "Sum", pieces)
 
 
 @imports("MatMul")
@@ -210,7 +261,7 @@ def _gemm(importer: Importer, node: OnnxNode) -> Value:
             moved(importer, node, value, places_of(value).T) if node.attributes.get(attribute, 0) else value
         )
 
-    result: Value = real_product(importer, node, operand(0, "transA"), operand(1, "transB"))
+    result = real_product(importer, node, operand(0, "transA"), operand(1, "transB"))
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     if alpha != 1:
         result = combined(importer, node, "Mul", [result, Constant(np.asarray(alpha, np.float32))])

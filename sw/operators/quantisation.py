@@ -7,13 +7,12 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
+from sw.frontend.sums import WORD
 from sw.frontend.values import Dequantised, Quantisation, Stored, Value, is_real
 from sw.graph.expression import Argument
 from sw.graph.requantise import LIMITS, wrapped
 from sw.operators.host import quantised_input
 from sw.operators.registry import imports
-
-_WORD = (1 << 31) - 1
 
 
 def parameters(
@@ -63,9 +62,12 @@ def _dequantize(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     stored = importer.stored(node, 0, (*BYTES, "int32"))
     scale, zero, element = parameters(importer, node, value.shape, stored.element)
-    low, high = LIMITS[element]
+    if element == "int32" and np.any(zero):
+        raise node.error("the zero point of int32 must be 0")
+    held = importer.array(stored.view) if element == "int32" else None
+    low, high = LIMITS[element] if held is None else (int(held.min()), int(held.max()))
     reach = int(max(abs(low - int(zero.max())), abs(high - int(zero.min()))))
-    return Dequantised(stored.view, element, scale, zero, min(reach, _WORD))
+    return Dequantised(stored.view, element, scale, zero, min(max(reach, 1), WORD))
 
 
 @imports("QuantizeLinear")
@@ -97,7 +99,7 @@ def _cast(importer: Importer, node: OnnxNode) -> Value:
         return value
     if value.element in LIMITS and to == "float32":
         one, none = np.asarray(1, np.float32), np.asarray(0, np.int64)
-        reach = min(abs(LIMITS[value.element][0]), _WORD)
+        reach = min(abs(LIMITS[value.element][0]), WORD)
         return Dequantised(value.view, value.element, one, none, max(reach, LIMITS[value.element][1]))
     if value.element not in LIMITS or to not in LIMITS:
         raise node.error(f"a cast from {value.element} to {to} is not supported")

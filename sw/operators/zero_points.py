@@ -37,6 +37,10 @@ class Zeros:
         held = None if self.more is None else importer.array(self.more)
         return None if held is None else held + self.base
 
+    def all(self, importer: Importer) -> np.ndarray | None:
+        """All zero points, one for all where they are equal; None where they are computed."""
+        return np.asarray(self.base) if self.more is None else self.array(importer)
+
 
 def zeros(
     importer: Importer, array: np.ndarray, hint: str, along: Callable[[np.ndarray], np.ndarray]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from sw.frontend.floats import FUNCTIONS, apply_function
 from sw.frontend.importer import Importer
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import SUMS, OnnxNode
+from sw.frontend.sums import SAME_SCALE, WORD
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
-
-#: Scales that differ by less than this count as one where a bias is added to sums of products.
-_SAME_SCALE = 2.0**-20
 
 
 def real(node: OnnxNode, value: Value, what: str) -> Reals:
@@ -66,7 +65,7 @@ def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value
 
 
 def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> Dequantised | None:
-    """Sums of products plus a constant of 32 bits in their unit."""
+    """Sums of products plus a constant of 32 bits in their unit; None where they could leave 32 bits."""
     if not (isinstance(total, Dequantised) and isinstance(bias, Dequantised)):
         return None
     array = importer.array(bias.view)
@@ -74,29 +73,35 @@ def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> De
         return None
     if importer.array(total.view) is not None or np.broadcast_shapes(total.shape, bias.shape) != total.shape:
         return None
-    apart = np.abs(bias.scale.astype(np.float64) - total.scale) > _SAME_SCALE * np.abs(total.scale)
+    apart = np.abs(bias.scale.astype(np.float64) - total.scale) > SAME_SCALE * np.abs(total.scale)
     if np.any(apart):
+        return None
+    most = int(np.abs(array.astype(np.int64)).max())
+    if total.reach + most > WORD:
+        if node.attributes.get(SUMS):
+            raise node.error(
+                f"sums of products reach {total.reach} and the bias {most}, together more than {WORD}, where "
+                f"sums of 32 bits wrap; a smaller bias, or DequantizeLinear and QuantizeLinear around the "
+                f"operator, are needed"
+            )
         return None
     value, operands = Apply("add", (Argument(0), Argument(1))), (total.view, bias.view)
     biased = importer.elementwise(node, value, operands, total.shape, "int32", f"{node.outputs[0]}.biased")
-    reach = min(total.reach + int(np.abs(array.astype(np.int64)).max()), (1 << 31) - 1)
-    return Dequantised(biased.view, "int32", total.scale, total.zero, reach)
+    return Dequantised(biased.view, "int32", total.scale, total.zero, total.reach + most)
 
 
 @imports(*FUNCTIONS, "Clip", into=REAL_HANDLERS)
 def _elementwise(importer: Importer, node: OnnxNode) -> Value:
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     if node.op == "Clip":
-        limits = [
-            held(importer, importer.value(node, i)) if node.optional(i) else node.attributes.get(name)
-            for i, name in ((1, "min"), (2, "max"))
-        ]
         found = values[0]
-        for op, limit, i in zip(("Max", "Min"), limits, (1, 2), strict=True):
-            if limit is None and node.optional(i):
-                raise node.error(f"limits must be constants, {node.inputs[i]!r} is computed")
-            if limit is not None:
-                found = combined(importer, node, op, [found, Constant(np.asarray(limit, np.float32))])
+        for index, op, name in ((1, "Max", "min"), (2, "Min", "max")):
+            if node.optional(index):
+                named = dataclasses.replace(node, inputs=(node.inputs[0], node.inputs[index]))
+                found = combined(importer, named, op, [found, importer.value(node, index)])
+            elif name in node.attributes:
+                limit = np.asarray(node.attributes[name], np.float32)
+                found = combined(importer, node, op, [found, Constant(limit)])
         return found
     return combined(importer, node, node.op, values)
 
