@@ -331,6 +331,7 @@ def compile(
     machine: Any = "default",
     *,
     allow_host: bool = False,
+    dims: Mapping[str, int] | None = None,
     bandwidth: Mapping[str, int] | None = None,
     latency: Mapping[str, int] | None = None,
     stall: int | None = None,
@@ -344,17 +345,18 @@ def compile(
 
     `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
     compiled model, whose source is compiled again. `allow_host` leaves operators that the machine cannot
-    execute to the host. `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for;
-    `refine` puts so many plans of every product through the cycle model and takes the quickest. `inputs`
-    hold values of scales, zero points and shapes that are inputs of a model, which the compiler must know; if
-    it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it made.
-    Raises `InputError` for what cannot be read, and for what the machine cannot do.
+    execute to the host; `dims` gives sizes that the model leaves open, by their name or INPUT.AXIS.
+    `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for; `refine` puts so many
+    plans of every product through the cycle model and takes the quickest. `inputs` hold values of scales,
+    zero points and shapes that are inputs of a model, which the compiler must know; if it is empty they are
+    drawn from `seed`. `after` is called with the name of a stage and what it made. Raises `InputError` for
+    what cannot be read, and for what the machine cannot do.
     """
     hardware = machine_of(machine)
     settings = memories(hardware.config, latency, bandwidth, stall)
     if isinstance(source, GraphModel | ProgramModel):
         source = source.source if isinstance(source, GraphModel) else source.program
-    found = read_source(source, allow_host=allow_host)
+    found = read_source(source, allow_host=allow_host, dims=dims)
     if isinstance(found, Program):
         title = str(source) if isinstance(source, str | Path) else found.name
         return ProgramModel.of(hardware, title, found, after)

@@ -13,7 +13,9 @@ import numpy as np
 from heald import problems
 from heald.problems import Problem
 from hw.errors import InputError
-from sw.frontend.model import first_line, read_file
+from sw.frontend.model import parsed, read_file
+from sw.frontend.protos import tensors
+from sw.frontend.sizes import with_sizes
 from sw.graph.network import Network
 from sw.ir.load import load_program
 from sw.ir.program import Program
@@ -21,6 +23,7 @@ from sw.ir.program import Program
 #: The files of a source in a compiled directory.
 MODEL, PROGRAM = "model.onnx", "program.py"
 Arrays = Mapping[str, np.ndarray]
+Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,6 @@ class OnnxSource:
     title: str
     proto: Any = field(repr=False)
     allow_host: bool = False
-
-    @classmethod
-    def parse(cls, title: str, data: bytes, allow_host: bool = False) -> OnnxSource:
-        """A model from the bytes of a file; raises `InputError` for what is none."""
-        import onnx
-
-        try:
-            return cls(title, onnx.load_model_from_string(data), allow_host)
-        except Exception as error:
-            # The parser of protocol buffers has errors of its own.
-            raise InputError(f"{title}: not a valid ONNX model: {first_line(error)}") from None
 
     def network(self) -> Network:
         """The graph; raises `InputError` with the name of the model and the node."""
@@ -58,7 +50,7 @@ class OnnxSource:
         except InputError:
             found = None
             with contextlib.suppress(InputError):  # the first message names the reason
-                found = None if inputs is None else bound(self.proto, inputs, seed)
+                found = None if inputs is None else bound(self.proto, inputs, seed, self.allow_host)
             if found is None:
                 raise
             source = replace(self, proto=found[0])
@@ -75,7 +67,7 @@ class OnnxSource:
 
     def files(self) -> dict[str, bytes]:
         """The model in one file, external data inside; raises `InputError` for too much."""
-        for tensor in self.proto.graph.initializer:
+        for tensor in tensors(self.proto.graph):
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
         try:
@@ -88,10 +80,25 @@ class OnnxSource:
 GraphSource = OnnxSource | Problem
 
 
-def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Program:
+def onnx_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = None) -> OnnxSource:
+    """A model by its path, its bytes or its `onnx.ModelProto`; `dims` gives sizes that it leaves open.
+
+    Raises `InputError` for what is none.
+    """
+    if isinstance(source, str | Path):
+        title, proto = str(source), read_file(Path(source))
+    elif isinstance(source, bytes | bytearray | memoryview):
+        title, proto = "model", parsed(bytes(source), "model")
+    else:
+        title, proto = source.graph.name or "model", source
+    return OnnxSource(title, with_sizes(proto, dims or {}, title), allow_host)
+
+
+def read_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = None) -> GraphSource | Program:
     """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or as it is.
 
-    Raises `InputError` for what cannot be read, and for things of another kind.
+    `allow_host` and `dims` are those of a model. Raises `InputError` for what cannot be read, and
+    for things of another kind.
     """
     if isinstance(source, Problem | OnnxSource | Program):
         return source
@@ -99,13 +106,10 @@ def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Progr
         path = Path(source)
         if path.suffix == ".py":
             return load_program(path)
-        return OnnxSource(str(path), read_file(path), allow_host)
-    if isinstance(source, bytes | bytearray | memoryview):
-        return OnnxSource.parse("model", bytes(source), allow_host)
-    if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
-        return OnnxSource(source.graph.name or "model", source, allow_host)
-    kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"
-    raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
+    elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "graph"):
+        kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"
+        raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
+    return onnx_source(source, allow_host=allow_host, dims=dims)
 
 
 def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> GraphSource:
@@ -114,4 +118,4 @@ def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> GraphSource:
         return problems.from_files(files)
     if MODEL not in files:
         raise InputError(f"must hold {MODEL} or {problems.SHAPE}")
-    return OnnxSource.parse(MODEL, files[MODEL], allow_host)
+    return OnnxSource(MODEL, parsed(files[MODEL], MODEL), allow_host)

@@ -9,6 +9,7 @@ import click
 from heald.cli.options import (
     PATH,
     as_json,
+    dimensions,
     directory,
     hardware,
     host,
@@ -25,6 +26,7 @@ from heald.progress import shown
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
 @hardware
 @host
+@dimensions
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
@@ -33,6 +35,7 @@ def command(
     hw: str,
     settings: tuple[str, ...],
     allow_host: bool,
+    dim: dict[str, int],
     output: Path,
     print_after: str | None,
     print_after_all: bool,
@@ -45,12 +48,11 @@ def command(
     """
     # The compiler behind it takes time to import.
     from heald import bundle, session
-    from heald.sources import OnnxSource
-    from sw.frontend.model import read_file
+    from heald.sources import onnx_source
 
     bundle.check_target(output)
     after = printer(print_after, print_after_all)
-    source = OnnxSource(str(model), read_file(model), allow_host)
+    source = onnx_source(model, allow_host=allow_host, dims=dim)
     with shown(note) as say:
         made = session.compile(source, machine(hw, settings), after=after, progress=say)
     assert isinstance(made, session.GraphModel)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from heald.cli.options import PATH, as_json, backend, host, note, print_json
+from heald.cli.options import PATH, as_json, backend, dimensions, host, note, print_json
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
@@ -56,6 +56,7 @@ _PAUSE = 4.0
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @backend
 @host
+@dimensions
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
     """Explore the machines of SPACE.toml: cycles, resources, clock and energy of each for the models.
@@ -73,6 +74,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
             check_writable(options[name])
     if options["export"] is not None:
         check_directory(options["export"])
+    options["dims"] = options.pop("dim")
     asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
     with shown(stages(note, _PAUSE)) as tell:
         study = study_of(Request(space, models, **asked), note, tell)

@@ -13,6 +13,7 @@ import click
 from cosim.backends import BACKENDS
 from hw.config import PORTS, MachineConfig, load, parse_setting
 from hw.errors import InputError
+from sw.frontend.sizes import parse_sizes
 from sw.ir.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,14 @@ changes = click.option(
 #: `--allow-host`, as `allow_host`.
 host = click.option(
     "--allow-host", is_flag=True, help="Let the host execute what the machine cannot (of a model)."
+)
+#: `--dim`, as `dim`.
+dimensions = click.option(
+    "--dim",
+    multiple=True,
+    metavar="NAME=SIZE",
+    callback=lambda context, option, texts: parse_sizes(texts),
+    help="Fix a size that a model leaves open, by its name or INPUT.AXIS; repeatable.",
 )
 #: `--refine`, as `refine`.
 refinement = click.option(

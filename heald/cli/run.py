@@ -17,6 +17,7 @@ from heald.cli.options import (
     PATH,
     as_json,
     backend,
+    dimensions,
     hardware,
     host,
     machine,
@@ -46,11 +47,12 @@ _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
 #: Options that a kind of source refuses, with what they go with.
 _REFUSED = {
-    "--matmul": {"allow_host": "a model"},
+    "--matmul": {"allow_host": "a model", "dim": "a model"},
     "a model": {},
-    "a tile program": {"refine": "products and convolutions", "allow_host": "a model"},
+    "a tile program": {"refine": "products and convolutions", "allow_host": "a model", "dim": "a model"},
     "a directory": {
         "allow_host": "a model",
+        "dim": "a model",
         "print_after": "what is compiled",
         "print_after_all": "what is compiled",
         "refine": "products and convolutions",
@@ -120,6 +122,7 @@ class _Run:
 @click.option("--out", type=click.Choice([*TYPES, "int32"]), default="int8", help="Type that it stores.")
 @hardware
 @host
+@dimensions
 @backend
 @click.option(
     "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
@@ -208,6 +211,7 @@ def _compiled(
         problem if source is None else source,
         config,
         allow_host=options["allow_host"],
+        dims=options["dim"],
         refine=options["refine"],
         inputs=arrays or {},
         seed=options["seed"],

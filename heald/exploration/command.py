@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ class Request:
     seed: int = 0
     energy: Path | None = None
     allow_host: bool = False
+    dims: Mapping[str, int] = field(default_factory=dict)
     sim: str = "verilator"
 
 
@@ -90,7 +91,7 @@ def prepare(request: Request) -> Prepared:
     for path in (request.space, *request.models):
         _check_name(path)
     space = request.space if isinstance(request.space, Space) else read(request.space)
-    models = tuple(_model(model, request.allow_host) for model in request.models)
+    models = tuple(_model(model, request) for model in request.models)
     table = energy.read(request.energy)
     workload = Workload(models, request.family, request.synthesis, table)
     loaded = tuple(map(load_model, models))
@@ -115,14 +116,14 @@ def prepare(request: Request) -> Prepared:
     return Prepared(request, space, workload, loaded, trials, name, storage)
 
 
-def _model(model: Any, allow_host: bool) -> GraphSource:
+def _model(model: Any, request: Request) -> GraphSource:
     try:
         missing = isinstance(model, Path) and not model.is_file()
     except OSError as error:
         raise InputError(f"{model}: cannot be read: {error.strerror}") from None
     if missing:
         raise InputError(f"{model}: no such file; a model is an ONNX file")
-    source = read_source(model, allow_host=allow_host)
+    source = read_source(model, allow_host=request.allow_host, dims=request.dims)
     if isinstance(source, Program):
         raise InputError(f"{source.name}: is a tile program; a model or a problem is needed")
     return source

@@ -11,17 +11,21 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.model import load
 from sw.frontend.network import import_model
+from sw.frontend.protos import typed
 
 
 def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
     """The model with more and more inputs made constants, and the inputs that are left.
 
     The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
-    none is a constant, then all vectors and numbers but the first input, then all but the first input.
+    none is a constant, then all vectors and numbers, then all. If all are given, the first one stays.
     """
     import onnx
 
-    names = list(inputs)[1:]
+    held = {tensor.name for tensor in proto.graph.initializer}
+    types = {value.name: typed(value, "model")[0] for value in proto.graph.input if value.name not in held}
+    inputs = {name: np.asarray(value, types.get(name)) for name, value in inputs.items()}
+    names = list(inputs)[1 if inputs.keys() >= types.keys() else 0 :]
     tried: list[list[str]] = []
     for chosen in ([], [n for n in names if inputs[n].ndim <= 1], names):
         if chosen in tried:
@@ -36,7 +40,9 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
         yield bound, {n: a for n, a in inputs.items() if n not in chosen}
 
 
-def bound(proto: Any, given: Mapping[str, np.ndarray], seed: int) -> tuple[Any, dict[str, np.ndarray]] | None:
+def bound(
+    proto: Any, given: Mapping[str, np.ndarray], seed: int, allow_host: bool = False
+) -> tuple[Any, dict[str, np.ndarray]] | None:
     """A model with those inputs made constants that the compiler must know, and their values.
 
     If none is given, all are drawn from the seed. None where that does not help.
@@ -50,6 +56,6 @@ def bound(proto: Any, given: Mapping[str, np.ndarray], seed: int) -> tuple[Any, 
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     for made, left in bindings(proto, given):
         with contextlib.suppress(InputError):
-            import_model(made)
-            return made, {name: array for name, array in given.items() if name not in left}
+            import_model(made, allow_host=allow_host)
+            return made, {name: np.asarray(array) for name, array in given.items() if name not in left}
     return None

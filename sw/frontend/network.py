@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
+from sw.frontend.fold import KEPT, MOST_FOLDED
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
@@ -22,8 +23,6 @@ from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDL
 
 #: Operators that the machine executes.
 SUPPORTED = tuple(sorted({*HANDLERS, *REAL_HANDLERS, *WHOLE_HANDLERS}))
-#: Constants are not computed beyond this size.
-_MOST_FOLDED = 1 << 26
 
 
 def import_model(source: Path | str | Any, *, allow_host: bool = False, place: str = "model") -> Network:
@@ -104,15 +103,14 @@ def _handler(importer: Importer, node: OnnxNode) -> Handler:
 
 def _folded(importer: Importer, node: OnnxNode) -> Sequence[Value] | None:
     """The results of a node whose inputs are all constants; None where some are computed."""
-    if node.op == "DequantizeLinear":
-        # Weights stay whole numbers.
+    if node.op in KEPT:
         return None
     arrays = {}
     for index, name in enumerate(node.inputs):
         if not name:
             continue
         value = importer.value(node, index)
-        if not isinstance(value, Constant) or value.array.size > _MOST_FOLDED:
+        if not isinstance(value, Constant) or value.array.size > MOST_FOLDED:
             return None
         arrays[index] = value.array
     return [Constant(np.asarray(x)) for x in host.run(importer, node, arrays)]

@@ -10,8 +10,9 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.lowering import collapsed
-from sw.frontend.model import typed
 from sw.frontend.node import OnnxNode
+from sw.frontend.protos import typed
+from sw.frontend.sizes import known_opset
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
 from sw.graph.host import HostOperator, check_node, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
@@ -27,12 +28,8 @@ def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple
 
     That is the model's, or where the operator is younger the one that has it in its newest form.
     """
-    from onnx import defs
-
-    opset = importer.model.opset
-    if not defs.has(node.op, max_inclusive_version=max(opset, 1)) and defs.has(node.op):
-        opset = int(defs.get_schema(node.op).since_version)
-    return node_of(node.op, present, len(node.outputs), **node.attributes), opset
+    proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+    return proto, known_opset(node.op, importer.model.opset)
 
 
 def host_operator(

@@ -62,7 +62,8 @@ def _unsorted() -> onnx.ModelProto:
 
 def _unsupported() -> onnx.ModelProto:
     made = perceptron()
-    made.graph.node.insert(1, helper.make_node("Hardmax", ["x"], ["unused"], "hard"))
+    made.graph.node.insert(1, helper.make_node("Hardmax", ["x"], ["hard"], "hard"))
+    made.graph.output.append(value("hard", TensorProto.FLOAT, (5, 9)))
     return made
 
 
@@ -86,7 +87,7 @@ def test_a_model_of_an_older_opset_is_proven(heald: Any, tmp_path: Path) -> None
         (_scaled(0.0), "node up (QLinearMatMul): a_scale must be positive, not 0.0"),
         (_without_outputs(), "a model must have an output, it has none"),
         (_unsorted(), "however input 'nowhere' of node: name: up"),
-        (_unsupported(), "Where; --allow-host leaves it to the host"),
+        (_unsupported(), "node hard (Hardmax): the operator is not supported; "),
     ],
 )
 def test_models_that_cannot_run_are_told_in_one_line(

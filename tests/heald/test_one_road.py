@@ -17,7 +17,7 @@ from cosim.session.network import draw_inputs
 from heald import backend
 from heald.exploration import energy
 from heald.exploration.evaluate import Workload, evaluate, load_model
-from heald.sources import OnnxSource
+from heald.sources import OnnxSource, onnx_source
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -133,3 +133,24 @@ def test_a_shape_takes_the_cycles_of_its_model(
     assert of_shape["correct"]
     assert of_shape["cycles"] == of_model["cycles"]
     assert of_shape["instructions"].keys() <= {"0", "1", "2", "3"}
+
+
+def test_every_command_takes_the_sizes_that_a_model_leaves_open(
+    heald: Any, quick: Any, tmp_path: Path
+) -> None:
+    config, proto, opened = load("test"), perceptron(), perceptron()
+    opened.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    size = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+    model, folder = tmp_path / "model.onnx", tmp_path / "compiled"
+    model.write_bytes(opened.SerializeToString())
+    given = ("--hw", "test", "--dim", f"batch={size}")
+    ran = json.loads(heald("run", model, *given, "--json").out)
+    assert heald("compile", model, *given, "-o", folder).code == 0
+    assert json.loads(heald("run", folder, "--json").out)["cycles"] == ran["cycles"]
+    assert explored(onnx_source(opened, dims={"batch": size}).proto, config) == ran["cycles"]
+    for wrong, text in (
+        (given[:2], f"{model}: inputs must have fixed sizes"),
+        ((*given, "--dim", "n"), "NAME=SIZE"),
+    ):
+        ended = heald("run", model, *wrong)
+        assert (ended.code, text in ended.err, ended.err.count("\n")) == (2, True, 1)

@@ -53,7 +53,7 @@ def computed_shape(b: Builder) -> str:
 
 
 CASES: list[tuple[Callable[[Builder], str], str]] = [
-    (dynamic, r"input 'd': axis 0 must have a fixed size of at least 1, not 'batch'"),
+    (dynamic, r"model: inputs must have fixed sizes of at least 1; give those that are open: --dim batch=1$"),
     (float_product, r"node n0 \(MatMul\): A must come from DequantizeLinear"),
     (unknown, r"node n1 \(Hardmax\): the operator is not supported; docs/operators.md has"),
     (function_of_two, r"node n3 \(Mul\): Mul of these operands has no exact form"),

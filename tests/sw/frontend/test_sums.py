@@ -150,8 +150,8 @@ def test_zero_points_per_output_channel_of_groups_inside_of_a_model() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: matmul_integer(("n", 5), (5, 6)), "axis 0 must have a fixed size of at least 1, not 'n'"),
-        (lambda: matmul_integer((0, 5), (5, 6)), "axis 0 must have a fixed size of at least 1, not 0"),
+        (lambda: matmul_integer(("n", 5), (5, 6)), "fixed sizes of at least 1; .*: --dim n=1$"),
+        (lambda: matmul_integer((0, 5), (5, 6)), r"fixed sizes of at least 1; .*: --dim a0\.0=1$"),
         (lambda: matmul_integer((1 << 40, 5), (5, 6)), "input 'a0' must have at most"),
         (lambda: matmul_integer((4, 5), (4, 6)), "shapes or types do not match"),
         (lambda: matmul_integer((2, 4, 5), (3, 5, 6)), "shapes or types do not match"),

@@ -1,0 +1,293 @@
+"""A model with all that follows from constants and from shapes computed, before its nodes are read.
+
+One pass in the order of the nodes: the shapes of inputs are fixed, so every shape and every condition that
+follows from constants is a constant once its node is reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.contrib import expanded
+from sw.frontend.node import OnnxNode
+from sw.frontend.protos import array, constant, node_of_proto
+from sw.frontend.sizes import Kind, inferred, known_opset
+from sw.graph.host import node_of, run_node
+
+#: Constants are not computed beyond this number of elements.
+MOST_FOLDED = 1 << 26
+#: Weights stay whole numbers.
+KEPT = ("DequantizeLinear",)
+
+
+class Folding:
+    """The nodes and constants so far, and other names of tensors (`alias`)."""
+
+    def __init__(self, opset: int, kinds: Mapping[str, Kind], constants: dict[str, np.ndarray], place: str):
+        self.opset, self.constants, self.place = opset, constants, place
+        self.nodes: list[OnnxNode] = []
+        self.makers: dict[str, OnnxNode] = {}
+        self.alias: dict[str, str] = {}
+        self._kinds: dict[str, Kind | None] = dict(kinds)
+
+    def graph(self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "") -> None:
+        """Add the nodes of a graph; in that of a branch, `names` are its own, which have a prefix here."""
+        names = names or {}
+        for number, proto in enumerate(nodes):
+            domain, node = node_of_proto(proto, number, self.place)
+            node = dataclasses.replace(
+                node,
+                name=f"{prefix}{node.name}",
+                inputs=tuple(self._held(names.get(name, name)) for name in node.inputs),
+                outputs=tuple(names.get(name, name) for name in node.outputs),
+            )
+            if node.op == "If" and not domain:
+                self._branch(node, names)
+                continue
+            for part in expanded(node, domain, self.constants):
+                self._add(part)
+
+    def result(self, outputs: Iterable[str]) -> tuple[OnnxNode, ...]:
+        """The nodes that outputs need, in order; what has another name is copied to that of the output."""
+        for name in outputs:
+            held = self._held(name)
+            if held != name and held in self.constants:
+                self.constants[name] = self.constants[held]
+            elif held != name:
+                self.nodes.append(OnnxNode(f"{name}.output", "Identity", (held,), (name,)))
+        read, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if not read.isdisjoint(node.outputs):
+                read.update(node.inputs)
+                kept.append(_without_unread(node, read))
+        return tuple(reversed(kept))
+
+    def kind(self, name: str) -> Kind | None:
+        """Type and shape of a tensor; None where they are not known."""
+        waiting = [name]
+        while waiting:
+            last = waiting[-1]
+            maker = self.makers.get(last)
+            if last in self._kinds or last in self.constants or maker is None:
+                waiting.pop()
+                continue
+            missing = [n for n in maker.inputs if n in self.makers and n not in self._kinds]
+            waiting += missing
+            if not missing:
+                self._kinds.update(zip(maker.outputs, self._made(maker), strict=True))
+        if name in self.constants:
+            held = self.constants[name]
+            return held.dtype, held.shape
+        return self._kinds.get(name)
+
+    def _held(self, name: str) -> str:
+        return self.alias.get(name, name)
+
+    def _made(self, node: OnnxNode) -> list[Kind | None]:
+        known: dict[str, Kind | np.ndarray] = {}
+        for name in filter(None, node.inputs):
+            found = self.constants[name] if name in self.constants else self._kinds.get(name)
+            if found is None:
+                return [None] * len(node.outputs)
+            known[name] = found
+        try:
+            return inferred(node, self.opset, known)
+        except InputError:
+            # Who reads the node says what is wrong.
+            return [None] * len(node.outputs)
+
+    def _branch(self, node: OnnxNode, names: Mapping[str, str]) -> None:
+        """Add the branch that an If takes."""
+        if node.inputs[0] not in self.constants:
+            raise node.error(
+                f"its condition must follow from constants and shapes, {node.inputs[0]!r} is computed: give "
+                "the inputs that decide it when the model is compiled (--inputs)"
+            )
+        taken = "then_branch" if self.constants[node.inputs[0]].all() else "else_branch"
+        graph, prefix = node.attributes[taken], f"{node.outputs[0]}/"
+        inner = dict(names)
+        made = [name for item in graph.node for name in item.output if name]
+        inner |= {name: prefix + name for name in (*made, *(t.name for t in graph.initializer))}
+        for tensor in graph.initializer:
+            self.constants[inner[tensor.name]] = array(tensor, f"{node.place}: constant {tensor.name!r}")
+        self.graph(graph.node, inner, prefix)
+        for outer, value in zip(node.outputs, graph.output, strict=True):
+            self.alias[outer] = self._held(inner.get(value.name, value.name))
+
+    def _add(self, node: OnnxNode) -> None:
+        """Add a node of the standard domain, or what it is."""
+        node = dataclasses.replace(node, inputs=tuple(map(self._held, node.inputs)))
+        rule = _RULES.get(node.op)
+        found = rule(self, node) if rule is not None else None
+        match found:
+            case str(name):
+                self.alias[node.outputs[0]] = name
+            case np.ndarray():
+                self.constants[node.outputs[0]] = found
+            case OnnxNode() | None:
+                node = found or node
+                arrays = self._computed(node)
+                if arrays is not None:
+                    self.constants.update((n, a) for n, a in zip(node.outputs, arrays, strict=True) if n)
+                    return
+                self.nodes.append(node)
+                self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
+
+    def _computed(self, node: OnnxNode) -> list[np.ndarray] | None:
+        """The results of a node whose inputs are all constants; None where it is not to be computed."""
+        given = [name for name in node.inputs if name]
+        if node.op in KEPT or not given or any(name not in self.constants for name in given):
+            return None
+        if not _deterministic(node, self.opset) or any(self.constants[n].size > MOST_FOLDED for n in given):
+            return None
+        sizes = [math.prod(kind[1]) for kind in self._made(node) if kind is not None]
+        if sum(sizes) > MOST_FOLDED:
+            return None
+        present = [bool(name) for name in node.inputs]
+        proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+        arrays = {f"i{i}": self.constants[name] for i, name in enumerate(given)}
+        try:
+            return run_node(proto, known_opset(node.op, self.opset), arrays, node.place)
+        except InputError:
+            # Who reads the node says what is wrong.
+            return None
+
+
+#: What a node is instead: another name of its input, a constant, another node; None where it is itself.
+Rule = Callable[[Folding, OnnxNode], "str | np.ndarray | OnnxNode | None"]
+
+
+def _deterministic(node: OnnxNode, opset: int) -> bool:
+    """Whether a node gives the same whenever it is computed, and has no graph inside."""
+    from onnx import defs
+
+    if not defs.has(node.op) or any(hasattr(v, "node") for v in node.attributes.values()):
+        return False
+    return not defs.get_schema(node.op).non_deterministic
+
+
+def _without_unread(node: OnnxNode, read: set[str]) -> OnnxNode:
+    """A node without the names of optional outputs that nobody reads."""
+    from onnx import defs
+
+    if len(node.outputs) < 2 or not defs.has(node.op):
+        return node
+    options = [o.option for o in defs.get_schema(node.op).outputs]
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    named = [
+        "" if name not in read and i < len(options) and options[i] == optional else name
+        for i, name in enumerate(node.outputs)
+    ]
+    while not named[-1]:
+        named.pop()
+    return dataclasses.replace(node, outputs=tuple(named))
+
+
+def _constant(folding: Folding, node: OnnxNode) -> np.ndarray:
+    return constant(node)
+
+
+def _identity(folding: Folding, node: OnnxNode) -> str:
+    return node.inputs[0]
+
+
+def _dropout(folding: Folding, node: OnnxNode) -> OnnxNode | None:
+    """Dropout does nothing outside of training; its ratio does not matter."""
+    training = folding.constants.get(node.optional(2), np.asarray(bool(node.optional(2))))
+    return None if training.any() else dataclasses.replace(node, inputs=node.inputs[:1])
+
+
+def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:
+    kind = folding.kind(node.inputs[0])
+    if kind is None:
+        return None
+    shape = kind[1]
+    if node.op == "Size":
+        return np.asarray(math.prod(shape), np.int64)
+    return np.asarray(shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
+
+
+def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
+    """A cast that changes nothing, or only what a cast before it gave without loss."""
+    from onnx import helper
+
+    kind = folding.kind(node.inputs[0])
+    if kind is None:
+        return None
+    if kind[0] == helper.tensor_dtype_to_np_dtype(int(node.attributes["to"])):
+        return node.inputs[0]
+    before = folding.makers.get(node.inputs[0])
+    first = folding.kind(before.inputs[0]) if before is not None and before.op == "Cast" else None
+    if before is None or first is None or not np.can_cast(first[0], kind[0], "safe"):
+        return None
+    return _cast(folding, dataclasses.replace(node, inputs=before.inputs)) or dataclasses.replace(
+        node, inputs=before.inputs
+    )
+
+
+def _sum(folding: Folding, node: OnnxNode) -> str | OnnxNode:
+    """A sum is as many additions, from left to right."""
+    total = node.inputs[0]
+    for number, other in enumerate(node.inputs[1:], 1):
+        last = number == len(node.inputs) - 1
+        output = node.outputs[0] if last else f"{node.outputs[0]}.{number}"
+        added = OnnxNode(node.name, "Add", (total, other), (output,))
+        if last:
+            return added
+        folding._add(added)
+        total = output
+    return total
+
+
+def _resize(folding: Folding, node: OnnxNode) -> OnnxNode:
+    """Inputs without elements are inputs that are missing."""
+    held = [folding.constants.get(name) for name in node.inputs]
+    inputs = ["" if a is not None and not a.size else n for n, a in zip(node.inputs, held, strict=True)]
+    return dataclasses.replace(node, inputs=tuple(inputs))
+
+
+def _never(folding: Folding, node: OnnxNode) -> np.ndarray | None:
+    """Dequantised numbers are numbers."""
+    maker, kind = folding.makers.get(node.inputs[0]), folding.kind(node.inputs[0])
+    scale = folding.constants.get(maker.inputs[1]) if maker is not None else None
+    if maker is None or maker.op != "DequantizeLinear" or kind is None:
+        return None
+    # 2^32 steps stay finite.
+    if scale is None or not np.all(np.isfinite(scale) & (np.abs(scale) < 1e28)):
+        return None
+    return np.zeros(kind[1], bool)
+
+
+def _where(folding: Folding, node: OnnxNode) -> str | None:
+    """A constant condition that takes all elements from one side."""
+    condition = folding.constants.get(node.inputs[0])
+    if condition is None or not condition.size or condition.min() != condition.max():
+        return None
+    taken = node.inputs[1 if condition.all() else 2]
+    kinds = [folding.kind(name) for name in node.inputs]
+    mine = folding.kind(taken)
+    if mine is None or any(kind is None for kind in kinds):
+        return None
+    shapes = [kind[1] for kind in kinds if kind is not None]
+    return taken if np.broadcast_shapes(*shapes) == mine[1] else None
+
+
+_RULES: dict[str, Rule] = {
+    "Constant": _constant,
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Shape": _shape,
+    "Size": _shape,
+    "Cast": _cast,
+    "Sum": _sum,
+    "Resize": _resize,
+    "IsNaN": _never,
+    "IsInf": _never,
+    "Where": _where,
+}

@@ -1,0 +1,97 @@
+"""Reads parts of an ONNX file: tensors, types, nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.node import OnnxNode
+from sw.frontend.sizes import Kind
+
+#: Tensors of a model must not be larger; the machine addresses less.
+MOST_ELEMENTS = 1 << 31
+#: The default domain of ONNX, under both its names.
+DEFAULT_DOMAINS = ("", "ai.onnx")
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # What a colon announces is in the next line.
+    return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:300]
+
+
+def tensors(graph: Any) -> Iterator[Any]:
+    """All constants of a graph, those in attributes and in graphs inside of it too."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from tensors(inner)
+
+
+def array(tensor: Any, what: str) -> np.ndarray:
+    """The elements of a `TensorProto`."""
+    from onnx import numpy_helper
+
+    try:
+        # Data that does not match the shape raises errors of several types.
+        return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:
+        raise InputError(f"{what} cannot be read: {first_line(error)}") from None
+
+
+def constant(node: OnnxNode) -> np.ndarray:
+    """The array of a Constant."""
+    for name, value in node.attributes.items():
+        if name == "value":
+            return array(value, node.place)
+        if name.startswith(("value_float", "value_int")):
+            return np.asarray(value, np.float32 if name.startswith("value_float") else np.int64)
+    raise node.error(f"a constant must hold numbers, not {', '.join(node.attributes) or 'nothing'}")
+
+
+def typed(value: Any, place: str) -> Kind:
+    """Type and shape of an input; raises `InputError` for what is no tensor of a fixed shape."""
+    from onnx import helper
+
+    what = f"{place}: input {value.name!r}"
+    if not value.type.HasField("tensor_type"):
+        raise InputError(f"{what} must be a tensor, not {value.type.WhichOneof('value') or 'untyped'}")
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise InputError(f"{what} must have a fixed shape, it has none")
+    sizes = []
+    for axis, size in enumerate(tensor.shape.dim):
+        if size.WhichOneof("value") != "dim_value" or size.dim_value < 1:
+            found = size.dim_param or size.dim_value if size.WhichOneof("value") else "nothing"
+            raise InputError(f"{what}: axis {axis} must have a fixed size of at least 1, not {found!r}")
+        sizes.append(int(size.dim_value))
+    if math.prod(sizes) > MOST_ELEMENTS:
+        raise InputError(f"{what} must have at most {MOST_ELEMENTS} elements, not {math.prod(sizes)}")
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), tuple(sizes)
+    except KeyError:
+        raise InputError(f"{what}: unknown element type {tensor.elem_type}") from None
+
+
+def node_of_proto(proto: Any, number: int, place: str) -> tuple[str, OnnxNode]:
+    """The domain of a node, and the node; names that are missing are the number of the node."""
+    from onnx import helper
+
+    attributes = {}
+    for attribute in proto.attribute:
+        value = helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        attributes[attribute.name] = value
+    name = proto.name or f"#{number}"
+    domain = "" if proto.domain in DEFAULT_DOMAINS else str(proto.domain)
+    return domain, OnnxNode(name, str(proto.op_type), tuple(proto.input), tuple(proto.output), attributes)

@@ -1,0 +1,136 @@
+"""Sizes of axes that a model leaves open, and what node after node makes of sizes that are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError, whole_number
+from sw.frontend.node import OnnxNode
+
+#: Type and shape of a tensor.
+Kind = tuple[np.dtype, tuple[int, ...]]
+#: Constants up to this size are shown to the shape inference; greater ones say nothing about shapes.
+_SHOWN = 1 << 12
+
+
+def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
+    """Sizes by name out of `NAME=SIZE`; raises `InputError` for other texts."""
+    found = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        if not name or not re.fullmatch(r"[0-9]{1,10}", size):
+            raise InputError(f"--dim must be NAME=SIZE or INPUT.AXIS=SIZE, not {text!r:.80}")
+        found[name] = int(size)
+    return found
+
+
+def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
+    """A copy of a model whose inputs have these sizes where they were open.
+
+    A size is given by the name of a dimension, or by INPUT.AXIS, which comes first. Raises `InputError` for
+    names that the model does not have, and for sizes below 1.
+    """
+    if not sizes:
+        return proto
+    made = type(proto)()
+    made.CopyFrom(proto)
+    axes = list(_open_axes(made))
+    for name, size in sizes.items():
+        whole_number(f"size of {name!r}", size, 1)
+        if not any(name in names for _, names in axes):
+            known = ", ".join(dict.fromkeys(names[-1] for _, names in axes)) or "none"
+            raise InputError(f"{place}: no axis {name!r:.60} is open; open are {known:.150}")
+    for axis, names in axes:
+        for name in reversed(names):
+            if name in sizes:
+                axis.dim_value = sizes[name]
+    # What was said of the tensors in between held for open sizes.
+    del made.graph.value_info[:]
+    for value in made.graph.output:
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param:
+                axis.Clear()
+    return made
+
+
+def _open_axes(proto: Any) -> Sequence[tuple[Any, tuple[str, ...]]]:
+    """The axes of inputs without a size, each with the names that it can be given by."""
+    held = {t.name for t in proto.graph.initializer}
+    found = []
+    for value in proto.graph.input:
+        if value.name in held or not value.type.HasField("tensor_type"):
+            continue
+        for number, axis in enumerate(value.type.tensor_type.shape.dim):
+            if axis.WhichOneof("value") != "dim_value" or axis.dim_value < 1:
+                place = f"{value.name}.{number}"
+                found.append((axis, (place, axis.dim_param) if axis.dim_param else (place,)))
+    return found
+
+
+def check_sizes(proto: Any, place: str) -> None:
+    """Raise `InputError` that lists all open sizes, with the options that fix them."""
+    found: dict[str, str] = {}
+    for _, names in _open_axes(proto):
+        found.setdefault(names[-1], "1" if names[0].endswith(".0") else "SIZE")
+    if found:
+        options = " ".join(f"--dim {_quoted(name)}={size}" for name, size in found.items())
+        text = f"{place}: inputs must have fixed sizes of at least 1; give those that are open: {options}"
+        raise InputError(text if len(text) <= 300 else f"{text[:297]}...")
+
+
+def _quoted(name: str) -> str:
+    """A name as a shell takes it."""
+    return name if re.fullmatch(r"[\w.:/-]+", name) else f"'{name}'"
+
+
+def known_opset(op: str, opset: int) -> int:
+    """The opset of a model, or its own where an operator is younger, as what others are made of may be."""
+    from onnx import defs
+
+    if defs.has(op, max_inclusive_version=max(opset, 1)) or not defs.has(op):
+        return opset
+    return int(defs.get_schema(op).since_version)
+
+
+def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarray]) -> list[Kind | None]:
+    """Types and shapes of the outputs of a node, by the shape inference of ONNX; None where they are open.
+
+    `operands` has the inputs of the node by name. Raises `InputError` where they do not match.
+    """
+    from onnx import helper, numpy_helper, shape_inference
+
+    given, held = [], []
+    for name, operand in operands.items():
+        if isinstance(operand, np.ndarray) and operand.size <= _SHOWN:
+            held.append(numpy_helper.from_array(np.ascontiguousarray(operand), name))
+            continue
+        dtype, shape = (operand.dtype, operand.shape) if isinstance(operand, np.ndarray) else operand
+        kind = helper.np_dtype_to_tensor_dtype(dtype)
+        given.append(helper.make_tensor_value_info(name, kind, list(shape)))
+    outputs = [name or f"unread.{i}" for i, name in enumerate(node.outputs)]
+    proto = helper.make_node(node.op, node.inputs, outputs, **node.attributes)
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph([proto], "node", given, results, held)
+    version = helper.make_opsetid("", known_opset(node.op, opset))
+    model = helper.make_model(graph, opset_imports=[version])
+    try:
+        found = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:  # the library raises errors of any type
+        raise node.error(f"shapes or types do not match: {str(error).splitlines()[0]:.200}") from None
+    return [_kind(value) for value in found.graph.output]
+
+
+def _kind(value: Any) -> Kind | None:
+    from onnx import helper
+
+    tensor = value.type.tensor_type
+    known = tensor.HasField("shape") and all(d.WhichOneof("value") == "dim_value" for d in tensor.shape.dim)
+    if not tensor.elem_type or not known:
+        return None
+    return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), tuple(
+        d.dim_value for d in tensor.shape.dim
+    )
