@@ -47,8 +47,8 @@ def clamped(value: Expression, low: int, high: int) -> Expression:
 
 
 def wrapped(value: Expression, element: str) -> Expression:
-    """The value that remains when a result is stored as a type of 8 bits and read again."""
-    if element == "int32":
+    """The value that remains when a result is stored as a type and read again."""
+    if element in ("int32", "uint32"):
         return value
     if element == "uint8":
         return apply("and", value, 255)

@@ -8,9 +8,10 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.sums import WORD
-from sw.frontend.values import Dequantised, Quantisation, Stored, Value, is_real
+from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value, is_real
 from sw.graph.expression import Argument
-from sw.graph.requantise import LIMITS, wrapped
+from sw.graph.network import ELEMENTS, WORDS, word
+from sw.graph.requantise import LIMITS, apply, wrapped
 from sw.operators.host import quantised_input
 from sw.operators.registry import imports
 
@@ -84,23 +85,59 @@ def _quantize(importer: Importer, node: OnnxNode) -> Value:
     return Stored(on_grid(importer, node, value, grid, node.outputs[0]), grid.element)
 
 
-@imports("Cast")
+@imports("Cast", "CastLike")
 def _cast(importer: Importer, node: OnnxNode) -> Value:
     """Whole numbers become real ones as they are; between types of whole numbers, values wrap."""
     from onnx import helper
 
     value = importer.value(node, 0)
-    to = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))))
+    if node.op == "Cast":
+        to = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))))
+    else:
+        to = element_of(importer.value(node, 1))
     if not isinstance(value, Stored):
         if to == "float32" and is_real(value):
             return value
         raise node.error(f"a cast of real numbers to {to} is not supported, only QuantizeLinear")
-    if to == value.element:
+    found = value.element
+    if to == found:
         return value
-    if value.element in LIMITS and to == "float32":
+    if found == "bool" and to == "float32":
+        value = importer.elementwise(
+            node, Argument(0), [value.view], value.shape, "uint8", f"{node.outputs[0]}.whole"
+        )
+        found = "uint8"
+    if found in LIMITS and to == "float32":
         one, none = np.asarray(1, np.float32), np.asarray(0, np.int64)
-        reach = min(abs(LIMITS[value.element][0]), WORD)
-        return Dequantised(value.view, value.element, one, none, max(reach, LIMITS[value.element][1]))
-    if value.element not in LIMITS or to not in LIMITS:
-        raise node.error(f"a cast from {value.element} to {to} is not supported")
+        reach = min(abs(LIMITS[found][0]), WORD)
+        return Dequantised(value.view, found, one, none, max(reach, LIMITS[found][1]))
+    if to == "bool" and importer.movable(value.view):
+        bits = apply("and", Argument(0), WORD) if found == "float32" else Argument(0)
+        return importer.elementwise(node, apply("ne", bits, 0), [value.view], value.shape, to)
+    if not {found, to} <= {*LIMITS, "uint32", "bool"}:
+        raise node.error(f"a cast from {found} to {to} is not supported; --allow-host leaves it to the host")
+    importer.check_movable(node, value.view)
     return importer.elementwise(node, wrapped(Argument(0), to), [value.view], value.shape, to)
+
+
+def element_of(value: Value) -> str:
+    """The type of the elements that a value has in the model."""
+    match value:
+        case Stored(_, element):
+            return element
+        case Constant(array):
+            return str(array.dtype)
+    return "float32"
+
+
+@imports("BitCast")
+def _bit_cast(importer: Importer, node: OnnxNode) -> Value:
+    """The same bits as another type of as many."""
+    from onnx import helper
+
+    value = importer.stored(node, 0, (*ELEMENTS, *WORDS))
+    to = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))))
+    if np.dtype(to).itemsize != np.dtype(value.element).itemsize or to not in (*ELEMENTS, *WORDS):
+        raise node.error(f"a cast of the bits of {value.element} to {to} is not supported")
+    importer.check_movable(node, value.view)
+    return importer.elementwise(node, wrapped(Argument(0), word(to)), [value.view], value.shape, to)

@@ -26,20 +26,19 @@ def bits(shape: tuple[int, ...], element: str, seed: int = 0) -> np.ndarray:
     return drawn.view(kind).reshape(shape)
 
 
-def compare(b: Builder, *outputs: str) -> None:
-    """Run a model on the RTL with inputs drawn bit by bit; results equal onnxruntime's."""
+def compare(b: Builder, *outputs: str, rtl: bool = True) -> None:
+    """A model's results for inputs drawn bit by bit equal onnxruntime's; `rtl`: on the RTL, else by NumPy."""
     made = b.model(*outputs)
-    shapes = {i.name: i.type.tensor_type for i in made.graph.input}
-    inputs = {}
-    for number, (name, kind) in enumerate(shapes.items()):
-        element = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 9: "bool", 12: "uint32"}[kind.elem_type]
-        inputs[name] = bits(tuple(d.dim_value for d in kind.shape.dim), element, number)
-    run = hd.compile(made, TEST).run(inputs, on="cpp")
-    assert run.verified, run.failure
+    network = import_model(made)
+    given = ((name, network.tensors[name]) for name in network.inputs)
+    inputs = {name: bits(t.shape, t.element, number) for number, (name, t) in enumerate(given)}
+    if rtl:
+        report = hd.compile(made, TEST).run(inputs, on="cpp")
+        assert report.verified, report.failure
+    found = report.outputs if rtl else run(network, inputs)
     for name, wanted in runtime(made, inputs).items():
-        found = run.outputs[name]
-        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-        assert found.tobytes() == wanted.tobytes()
+        assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
+        assert found[name].tobytes() == wanted.tobytes(), name
 
 
 def whole(b: Builder, *numbers: int) -> str:
@@ -99,6 +98,34 @@ MOVES: list[tuple[str, tuple[int, ...], Move]] = [
 def test_elements_are_moved_bit_for_bit() -> None:
     b = Builder()
     compare(b, *(move(b, b.input(shape, element)) for element, shape, move in MOVES))
+
+
+def pair(b: Builder, op: str, element: str) -> str:
+    x = b.input((40,), element)
+    return b.op(op, x, b.op("Where", b.input((40,), "bool"), x, b.input((40,), element)))
+
+
+def test_whole_numbers_and_truth_values_are_computed_as_they_are() -> None:
+    b = Builder()
+    unsigned = b.input((40,), "uint32")
+    few = b.op("BitwiseAnd", unsigned, b.constant(63, np.uint32))
+    floats = [pair(b, op, "float32") for op in ("Less", "Equal", "GreaterOrEqual")]
+    outputs = [
+        *floats,
+        *(pair(b, op, "uint32") for op in ("Greater", "Max", "Mul")),
+        b.op("BitShift", unsigned, few, direction="RIGHT"),
+        b.op("Div", b.input((40,)), b.constant(-7, np.int8)),
+        b.op("Mod", b.input((40,), "uint8"), b.constant(9, np.uint8)),
+        b.op("Cast", b.op("Not", b.input((40,), "bool")), to=6),
+        b.op("Cast", b.input((40,), "float32"), to=9),
+        b.op("Abs", b.input((40,), "float32")),
+    ]
+    compare(b, *outputs, rtl=False)
+
+
+def test_comparisons_run_on_the_machine() -> None:
+    b = Builder()
+    compare(b, b.op("Not", b.op("Less", b.input((9, 5), "int32"), b.input((9, 5), "int32"))))
 
 
 def test_real_numbers_move_with_their_scales() -> None:

@@ -13,6 +13,7 @@ from sw.frontend.node import SUMS, OnnxNode
 from sw.frontend.sums import SAME_SCALE, WORD
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument
+from sw.operators.elementwise.integers import FLOAT_BITS, of_bits, where
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
 
@@ -90,9 +91,21 @@ def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> De
     return Dequantised(biased.view, "int32", total.scale, total.zero, total.reach + most)
 
 
+@imports("Where")
+def _where(importer: Importer, node: OnnxNode) -> Value:
+    values = [importer.value(node, i) for i in range(3)]
+    if any(isinstance(value, Stored) for value in values[1:]):
+        return where(importer, node)
+    if not isinstance(values[0], Constant):
+        raise node.error("the condition must be a constant where a choice between real numbers is quantised")
+    return combined(importer, node, node.op, values)
+
+
 @imports(*FUNCTIONS, "Clip", into=REAL_HANDLERS)
 def _elementwise(importer: Importer, node: OnnxNode) -> Value:
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
+    if node.op in FLOAT_BITS and isinstance(values[0], Stored):
+        return of_bits(importer, node)
     if node.op == "Clip":
         found = values[0]
         for index, op, name in ((1, "Max", "min"), (2, "Min", "max")):
