@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from cosim.job import Job, Outcome
@@ -36,6 +38,7 @@ class Case:
         return bool(np.array_equal(found, self.problem.reference(self.a, self.b)))
 
 
+@functools.cache
 def cases(config: MachineConfig) -> list[Case]:
     """Products of odd sizes, transposed, with zero points, one of them two at once."""
     return [

@@ -18,8 +18,6 @@ from hw.isa import Cause
 from tests.cosim.bus_machines import UNEVEN, UNEVEN_BEATS, cases
 from tests.cosim.bus_worlds import PLANTS, rough
 
-CASES = cases(UNEVEN)
-
 
 def fresh(stock: bool = False) -> tuple[AxiSimulation, Device]:
     bus = AxiSimulation(UNEVEN, beats=UNEVEN_BEATS, stock=stock)
@@ -40,7 +38,7 @@ def test_random_runs_are_right_and_break_no_rule(stock: bool) -> None:
         assert Device(bus).config.hash == UNEVEN.hash
         for seed in range(6):
             bus.behave(rough(seed))
-            case = CASES[seed % len(CASES)]
+            case = cases(UNEVEN)[seed % len(cases(UNEVEN))]
             outcome = device.run(case.job)
             assert case.right(outcome)
             predicted = predict(UNEVEN, case.job)
@@ -58,11 +56,11 @@ def test_random_runs_are_right_and_break_no_rule(stock: bool) -> None:
 def test_slow_memory_makes_runs_longer_and_no_other(machine: tuple[AxiSimulation, Device]) -> None:
     bus, device = machine
     bus.behave(CALM)
-    quick = device.run(CASES[0].job)
+    quick = device.run(cases(UNEVEN)[0].job)
     bus.behave(Environment(1, (0.5,), (100, 200), shuffle=True))
-    slow = device.run(CASES[0].job)
-    assert CASES[0].right(quick)
-    assert CASES[0].right(slow)
+    slow = device.run(cases(UNEVEN)[0].job)
+    assert cases(UNEVEN)[0].right(quick)
+    assert cases(UNEVEN)[0].right(slow)
     assert slow.cycles > 1.5 * quick.cycles
     same = [n for n in quick.counters if n.endswith(("_WORDS", "_INSTRUCTIONS"))]
     assert [quick.counters[n] for n in same] == [slow.counters[n] for n in same]
@@ -72,7 +70,7 @@ def test_errors_of_memory_stop_the_machine_cleanly(machine: tuple[AxiSimulation,
     """At any transfer, of both kinds: error BUS with its instruction, quiet, and the next run is right."""
     bus, device = machine
     r = random.Random(5)
-    case = CASES[0]
+    case = cases(UNEVEN)[0]
     bus.behave(CALM)
     before = bus.state()["transfers"]
     outcome = device.run(case.job)
@@ -119,7 +117,7 @@ def test_registers_answer_as_documented(machine: tuple[AxiSimulation, Device]) -
 def test_a_reset_in_the_middle_of_a_run_leaves_a_machine_that_works() -> None:
     bus, device = fresh()
     with bus:
-        case = CASES[0]
+        case = cases(UNEVEN)[0]
         for seed in range(3):
             bus.behave(Environment(seed, (0.3,), (50, 90)))
             device.load(case.job)
@@ -141,5 +139,5 @@ def test_planted_violations_are_noticed(number: int) -> None:
     with bus:
         bus.behave(Environment(3, (0.5,)))
         bus.plant(number)
-        device.run(CASES[0].job)
+        device.run(cases(UNEVEN)[0].job)
         assert PLANTS[number] in bus.violations()

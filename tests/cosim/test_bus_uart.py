@@ -16,8 +16,6 @@ from tests.cosim.bus_machines import SMALL, cases
 #: A top of its own is a build of its own; frames, bridge and host library are tested without.
 pytestmark = pytest.mark.slow
 
-CASES = cases(SMALL)
-
 
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[UartSimulation]:
@@ -38,7 +36,7 @@ def test_a_run_over_the_serial_line(simulation: UartSimulation) -> None:
     assert (bus.identity.memory_bytes, bus.identity.baud) == (1 << 16, BAUD)
     device = Device(bus)
     assert device.config.hash == SMALL.hash
-    for case in CASES:
+    for case in cases(SMALL):
         outcome = device.run(case.job)
         assert case.right(outcome)
         predicted = predict(SMALL, case.job)
@@ -64,7 +62,7 @@ def test_memory_keeps_all_bytes(simulation: UartSimulation) -> None:
 def test_a_reset_in_the_middle_of_a_run(simulation: UartSimulation) -> None:
     bus = simulation.bus()
     device = Device(bus, SMALL)
-    case = CASES[1]
+    case = cases(SMALL)[1]
     device.load(case.job)
     for entry in script(SMALL, case.job):
         if entry.op.name == "WAIT":
@@ -92,6 +90,6 @@ def test_a_bad_line_is_got_over() -> None:
     with UartSimulation(SMALL, wrong=200, seed=2) as made:
         bus = made.bus()
         device = Device(bus, SMALL)
-        for case in CASES[1:]:
+        for case in cases(SMALL)[1:]:
             assert case.right(device.run(case.job))
         assert bus.repeats > 3

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cosim.backends import simulator
 from cosim.causes import CAUSES, CriticalPath
-from cosim.session.network import compile_model, draw_inputs, predict_model
+from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.settings import MemorySettings
 from heald.model_run import ModelRun, run_model
 from heald.report.html.render import render
@@ -23,16 +23,20 @@ from tests.heald.network_models import perceptron
 
 CONFIG = load("test")
 SETTINGS = MemorySettings.of(CONFIG)
-NETWORK = import_model(perceptron(20, 40, 24))
-MODEL = compile_model(NETWORK, CONFIG)
 Figures = dict[str, tuple[str, ...]]
 
 
 @pytest.fixture(scope="module")
-def report() -> ModelRun:
-    """A run of a model of several operators on the RTL."""
-    inputs = draw_inputs(NETWORK, 0)
-    return run_model(MODEL, inputs, SETTINGS, lambda: simulator(CONFIG, "cpp", None))
+def model() -> CompiledModel:
+    """A model of several operators."""
+    return compile_model(import_model(perceptron(20, 40, 24)), CONFIG)
+
+
+@pytest.fixture(scope="module")
+def report(model: CompiledModel) -> ModelRun:
+    """Its run on the RTL."""
+    inputs = draw_inputs(model.network, 0)
+    return run_model(model, inputs, SETTINGS, lambda: simulator(CONFIG, "cpp", None))
 
 
 def told(operator: Mapping[str, Any]) -> tuple[str, ...]:
@@ -101,8 +105,8 @@ def test_cycles_add_up_and_so_do_causes(report: ModelRun) -> None:
     assert any(o.span != o.cycles for o in operators)
 
 
-def test_causes_are_the_same_on_model_and_rtl(report: ModelRun) -> None:
-    predicted = predict_model(MODEL, draw_inputs(NETWORK, 0), SETTINGS)
+def test_causes_are_the_same_on_model_and_rtl(model: CompiledModel, report: ModelRun) -> None:
+    predicted = predict_model(model, draw_inputs(model.network, 0), SETTINGS)
     assert [o.causes for o in predicted.operators] == [o.causes for o in report.operators]
     (result,) = report.results
     path = CriticalPath(result.config, result.job, result.observed, result.predicted)
