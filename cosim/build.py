@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +23,10 @@ from cosim import toolchain
 from cosim.host import script_words
 from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
+from hw import processes
 from hw.cache import cached, fingerprint
 from hw.config import PORTS, MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, surroundings_in
 
 HARNESS = Path(__file__).parent / "harness"
 VERILATOR_OPTIONS = (
@@ -42,6 +42,8 @@ FLAGS = (
 RUNTIME = ("verilated", "verilated_vpi", "verilated_dpi", "verilated_threads")
 RUNTIME_WAVES = {"VCD": "verilated_vcd_c", "FST": "verilated_fst_c"}
 JOBS = os.cpu_count() or 2
+#: Where a model is verilated below the directory of its executables, and the link to Verilator's files there.
+MODEL, _ROOT = "model", "verilator"
 #: Extension of a wave file, and how Verilator is told to write it.
 WAVES = {".vcd": "VCD", ".fst": "FST"}
 
@@ -136,7 +138,7 @@ def executables(
         _verilate(tools, target, harness, options, log)
         for name, main in mains.items():
             _link(tools, target / name, main, runtime, kind, log)
-        shutil.rmtree(target / "model")  # many times as large as the executables
+        shutil.rmtree(target / MODEL)  # many times as large as the executables
 
     found, took = cached("build", fingerprint(parts), make)
     return Build(found, seconds + compiled + took)
@@ -170,12 +172,23 @@ def _parameters(config: MachineConfig) -> list[str]:
 
 
 def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str], log: Path) -> None:
+    """The library of a verilated model in `target / MODEL`.
+
+    Verilator and make take no path with a space, quote or `#` in it, and caches and installations may lie
+    anywhere: all that they read is in their working directory, by plain names.
+    """
+    model = target / MODEL
+    model.mkdir()
+    (model / _ROOT).symlink_to(tools.root)
     sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv")), target / "heald.v"]
+    for source in sources:
+        shutil.copyfile(source, model / source.name)
     command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
-    command += ["--Mdir", str(target / "model"), "-CFLAGS", "-DVL_TIME_CONTEXT", *map(str, sources)]
-    _run(command, tools, target, log)
-    command = [tools.make, "-C", str(target / "model"), "-f", "Vharness.mk", f"-j{JOBS}"]
-    _run([*command, *tools.make_variables, *OPTIMISE, "libVharness.a"], tools, target, log)
+    command += ["--Mdir", ".", "-CFLAGS", "-DVL_TIME_CONTEXT", *(source.name for source in sources)]
+    _run(command, model, log)
+    # Verilator's makefile refuses a working directory with a space, which it only needs for this check.
+    command = [tools.make, "-f", "Vharness.mk", f"-j{JOBS}", "CURDIR=."]
+    _run([*command, *tools.make_variables, *OPTIMISE, "libVharness.a"], model, log)
 
 
 def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
@@ -185,14 +198,20 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
         def make(target: Path, log: Path) -> None:
             log.write_text("", encoding="utf-8")
             command = [tools.compiler, "-O2", *FLAGS, *_includes(tools), "-o", str(target / f"{name}.o")]
-            _run([*command, "-c", str(tools.include / f"{name}.cpp")], tools, target, log)
+            _run([*command, "-c", str(tools.include / f"{name}.cpp")], target, log)
 
         return cached("runtime", fingerprint([name, *FLAGS, *tools.versions]), make)
 
     begin = time.perf_counter()
     names = [*RUNTIME, *([RUNTIME_WAVES[kind]] if kind else [])]
     with ThreadPoolExecutor(JOBS) as pool:
-        found = dict(zip(names, pool.map(compiled, names), strict=True))
+        try:
+            found = dict(zip(names, pool.map(compiled, names), strict=True))
+        except BaseException:
+            # Whoever is interrupted does not wait for compilers.
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.end_all()
+            raise
     new = any(seconds for _, seconds in found.values())
     objects = [folder / f"{name}.o" for name, (folder, _) in found.items()]
     return objects, time.perf_counter() - begin if new else 0.0
@@ -210,24 +229,30 @@ def _flags(tools: Toolchain, kind: str | None) -> list[str]:
 def _link(
     tools: Toolchain, target: Path, main: Main, runtime: list[Path], kind: str | None, log: Path
 ) -> None:
-    model, libraries = target.parent / "model", tools.cocotb_libraries
+    model, libraries = target.parent / MODEL, tools.cocotb_libraries
     command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(main.source), "-o", str(target)]
     command += [str(model / "libVharness.a"), *map(str, runtime), "-pthread"]
     command += ["-llz4", "-lz"] if kind == "FST" else []
     if main.vpi:
-        command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]
-    _run(command, tools, target.parent, log)
+        path = [part for word in ("-rpath", str(libraries)) for part in ("-Xlinker", word)]
+        command += [f"-L{libraries}", *path, "-lcocotbvpi_verilator"]
+    _run(command, target.parent, log)
 
 
-def _run(command: list[str], tools: Toolchain, directory: Path, log: Path) -> None:
+def _run(command: list[str], directory: Path, log: Path) -> None:
     # A make above this process must not hand its flags to the one below.
     skip = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
-    environment = {k: v for k, v in os.environ.items() if k not in skip} | tools.environment
+    # Messages of the system in the words that `surroundings_in` knows.
+    environment = {k: v for k, v in os.environ.items() if k not in skip}
+    environment |= {"VERILATOR_ROOT": _ROOT, "LC_ALL": "C"}
     with log.open("a", encoding="utf-8") as out:
         out.write(f"$ {' '.join(command)}\n")
         out.flush()
-        done = subprocess.run(command, cwd=directory, env=environment, stdout=out, stderr=out, check=False)
-    if done.returncode:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        end = "\n".join(lines[-15:])
-        raise RuntimeError(f"{Path(command[0]).name} failed with code {done.returncode}, see {log}:\n{end}")
+        code = processes.run(command, cwd=directory, env=environment, stdout=out, stderr=out)
+    if code:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        name = Path(command[0]).name
+        if (cause := surroundings_in(text)) is not None:
+            raise InputError(f"{name} could not do its work: {cause} (in {directory}, or where TMPDIR says)")
+        end = "\n".join(text.splitlines()[-15:])
+        raise RuntimeError(f"{name} failed with code {code}, see {log}:\n{end}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -12,6 +11,7 @@ from cosim import verdict
 from cosim.build import Build
 from cosim.job import Job, Outcome
 from cosim.job_files import LOG, collect, session
+from hw import processes
 from hw.config import MachineConfig
 
 
@@ -34,4 +34,4 @@ class CppSimulator:
         """Run the program on the files of a session; returns its exit code."""
         command = [str(self.build.directory / "plain"), *arguments, f"+jobs={jobs}"]
         with (root / verdict.FILE).open("w") as out:
-            return subprocess.run(command, stdout=out, stderr=log, check=False).returncode
+            return processes.run(command, stdout=out, stderr=log)

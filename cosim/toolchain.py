@@ -28,17 +28,26 @@ COCOTB_LIBRARY = "libcocotbvpi_verilator.so"
 class Toolchain:
     """The tools of a build; `versions` is what a build depends on, for its fingerprint.
 
-    `environment` is added to that of every tool; `make_variables` are given to make.
+    `root` is the directory of Verilator's own files; `make_variables` are given to make.
     """
 
     verilator: Path
-    include: Path
+    root: Path
     compiler: str
     make: str
     cocotb_libraries: Path
     versions: tuple[str, ...]
-    environment: dict[str, str]
     make_variables: tuple[str, ...]
+
+    @property
+    def include(self) -> Path:
+        """Verilator's run-time library."""
+        return self.root / "include"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Verilator needs to find its files."""
+        return {"VERILATOR_ROOT": str(self.root)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -56,12 +65,11 @@ def find() -> Toolchain:
     compiler_version = _output([compiler, "--version"]).partition("\n")[0]
     return Toolchain(
         verilator=verilator,
-        include=root / "include",
+        root=root,
         compiler=compiler,
         make=make,
         cocotb_libraries=libraries,
         versions=(version, str(verilator), compiler, compiler_version, cocotb_version, str(libraries)),
-        environment={"VERILATOR_ROOT": str(root)},
         make_variables=(
             f"CXX={compiler}",
             f"LINK={compiler}",

@@ -7,7 +7,6 @@ longer to come up than a short job to run.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -17,6 +16,7 @@ import find_libpython
 
 from cosim import toolchain
 from cosim.cpp import CppSimulator
+from hw import processes
 
 
 class VerilatorSimulator(CppSimulator):
@@ -28,9 +28,7 @@ class VerilatorSimulator(CppSimulator):
             [str(self.build.directory / "cocotb"), *arguments],
             os.environ | _environment(root, jobs),
         )
-        return subprocess.run(
-            command, cwd=root, env=environment, stdout=log, stderr=log, check=False
-        ).returncode
+        return processes.run(command, cwd=root, env=environment, stdout=log, stderr=log)
 
 
 def _environment(root: Path, jobs: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +22,7 @@ from hw.config import MachineConfig, to_toml
 from hw.config import load as load_machine
 from hw.errors import InputError
 from hw.package.text import filled
+from hw.processes import held
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 from sw.graph.text import text
@@ -110,16 +111,21 @@ def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:
     Returns their sizes. Raises `InputError` where something else is there, and for what cannot be written.
     """
     check_target(directory)
-    target = directory.absolute()
+    target = Path(os.path.realpath(directory))
     try:
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name[:200]}-", dir=target.parent, ignore_cleanup_errors=True
+        ) as name:
+            part = Path(name)
             _fill(part / "new", contents)
-            if target.exists():
-                target.rename(part / "old")
-            (part / "new").rename(target)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            with held():
+                if target.exists():
+                    target.rename(part / "old")
+                try:
+                    (part / "new").rename(target)
+                except OSError:
+                    (part / "old").rename(target)
+                    raise
     except OSError as error:
         raise InputError(f"{directory}: cannot be written: {error.strerror or error}") from None
     return {name: len(data) for name, data in contents.items()}

@@ -1,12 +1,19 @@
-"""Where results are kept that are costly to make, and the names under which they are found again."""
+"""Where results are kept that are costly to make, and the names under which they are found again.
+
+What is kept has checksums: a result that was damaged is made again. A cache that may not be written costs
+time and nothing else. Several users may share one; its permissions say what they may do (docs/cli.md).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +25,13 @@ from hw.errors import InputError
 
 #: Environment variable that names another directory than the user's cache.
 VARIABLE = "HEALD_CACHE"
+#: The file with the checksums of a result.
+SUMS = "checksums"
+#: Errors of a cache that may be read only.
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+#: Makes a result: fills a fresh directory, and may write a log.
+Make = Callable[[Path, Path], None]
 
 
 def directory() -> Path:
@@ -42,58 +56,175 @@ def unwritable(root: Path, error: OSError) -> InputError:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of the cache such that others see all of it or nothing.
+    """Write a file of the cache such that others see all of it or nothing, unless the cache is read-only.
 
-    Raises `InputError` when the cache cannot be written.
+    Raises `InputError` when the cache cannot be written for another reason.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _share(path.parent)
         handle, part = tempfile.mkstemp(prefix=f"{path.name}.part-", dir=path.parent, text=True)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
+            _share(Path(part))
+            _sync(Path(part))
             os.replace(part, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)
     except OSError as error:
-        raise unwritable(path.parent, error) from None
+        if error.errno not in _READ_ONLY:
+            raise unwritable(path.parent, error) from None
 
 
-def cached(kind: str, key: str, make: Callable[[Path, Path], None]) -> tuple[Path, float]:
+def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
     """The directory of result `key` and the seconds that making it took now (0.0 when it was there).
 
     `make(folder, log)` fills a fresh directory beside the final one and may write a log, which stays. The
-    directory gets its name when it is complete, so an interrupted run leaves nothing that looks finished; of
-    two runs that start at once, one makes and the other waits. Raises `InputError` when the cache cannot be
-    written, and whatever `make` raises.
+    directory gets its name when it is complete and on the disk, so an interrupted run leaves nothing that
+    looks finished; of two runs that start at once, one makes and the other waits. Where the cache may only be
+    read, the result lies in a temporary directory until this process ends. Raises `InputError` when the cache
+    cannot be written for another reason, and whatever `make` raises.
     """
     root = directory() / kind
     final = root / key
+    if _is_whole(final):
+        return final, 0.0
     try:
-        if final.is_dir():
-            return final, 0.0
         root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / f"{key}.lock")
+        _share(root)
+        lock = FileLock(root / f"{key}.lock", mode=0o600 | (_mode(directory()) & 0o066))
         lock.acquire()
     except OSError as error:
+        if error.errno in _READ_ONLY:
+            return _made_aside(kind, key, make)
         raise unwritable(root, error) from None
     try:
-        if final.is_dir():
+        if _is_whole(final):
             return final, 0.0
         begin = time.perf_counter()
-        for left in root.glob(f"{key}.part-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        part = Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root))
+        try:
+            part = _fresh(root, key, final)
+        except OSError as error:
+            if error.errno in _READ_ONLY:
+                return _made_aside(kind, key, make)
+            raise
         try:
             make(part, root / f"{key}.log")
+            _finish(part)
             part.rename(final)
-        except BrokenPipeError:  # of whoever reads our output
-            raise
-        except OSError as error:
-            raise unwritable(root, error) from None
+            _sync(root)
         finally:
             shutil.rmtree(part, ignore_errors=True)
         return final, time.perf_counter() - begin
+    except BrokenPipeError:  # of whoever reads our output
+        raise
+    except OSError as error:
+        raise unwritable(root, error) from None
     finally:
         lock.release()
+
+
+def _fresh(root: Path, key: str, final: Path) -> Path:
+    """An empty directory to make a result in, once all that earlier ones left is gone, broken results too."""
+    if final.exists():
+        final.rename(Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root)) / "broken")
+    for left in root.glob(f"{key}.part-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    (root / f"{key}.log").unlink(missing_ok=True)  # maybe another user's
+    return Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root))
+
+
+_aside: dict[tuple[str, str, str], Path] = {}
+_asides = threading.Lock()
+
+
+@functools.cache
+def _folder_aside() -> tempfile.TemporaryDirectory[str]:
+    """A directory that goes when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="heald-cache-")
+
+
+def _made_aside(kind: str, key: str, make: Make) -> tuple[Path, float]:
+    """The same as `cached` in a temporary directory."""
+    begin = time.perf_counter()
+    place = (str(directory()), kind, key)
+    with _asides:
+        if place in _aside:
+            return _aside[place], 0.0
+        root = Path(_folder_aside().name)
+    part = Path(tempfile.mkdtemp(prefix=f"{kind}-{key}-", dir=root))
+    make(part, part.with_suffix(".log"))
+    _aside[place] = part
+    return part, time.perf_counter() - begin
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.name != SUMS and not path.is_dir())
+
+
+def _sums(folder: Path) -> str:
+    """The checksums of all files of a result, a line each."""
+    lines = []
+    for path in _files(folder):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        lines.append(f"{digest}  {path.relative_to(folder)}\n")
+    return "".join(lines)
+
+
+def _finish(folder: Path) -> None:
+    """Give a result its checksums and permissions, and have it on the disk."""
+    (folder / SUMS).write_text(_sums(folder), encoding="utf-8")
+    for path in (*_files(folder), folder / SUMS, *(p for p in folder.rglob("*") if p.is_dir()), folder):
+        _share(path)
+        _sync(path)
+
+
+#: Results that were compared with their checksums, with the state of their files.
+_compared: dict[Path, tuple[object, ...]] = {}
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a result is there with the files that it was made with."""
+    try:
+        sums = (folder / SUMS).read_text(encoding="utf-8")
+        found = [path.stat() for path in _files(folder)]
+        state = (sums, *((s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in found))
+        if _compared.get(folder) != state:
+            if _sums(folder) != sums:
+                return False
+            _compared[folder] = state
+        return True
+    except (OSError, ValueError):
+        return False
+
+
+def _sync(path: Path) -> None:
+    """Have a file or directory on the disk, where its file system can do that."""
+    with contextlib.suppress(PermissionError):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(number)
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o3777
+
+
+def _share(path: Path) -> None:
+    """Give others the rights to something of the cache that they have to the cache itself."""
+    with contextlib.suppress(PermissionError):
+        wanted, mode = _mode(directory()), _mode(path)
+        if not path.is_dir():
+            # What the owner may do with a file, writing apart, those may who can look into the cache.
+            own = (mode >> 6) & 0o5
+            wanted = (mode & 0o700) | sum(own << shift for shift in (3, 0) if wanted >> shift & 0o5 == 0o5)
+        if wanted != mode:
+            path.chmod(wanted)

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -28,15 +29,16 @@ class Ended(KeyboardInterrupt):
         self.number = number
 
 
+@dataclass
 class _State:
     """What the signals of this process need to know."""
 
-    def __init__(self) -> None:
-        self.running: set[subprocess.Popen[Any]] = set()
-        self.held = 0
-        self.pending: int | None = None
-        self.last = -TIDYING
-        self.ending = False
+    running: set[subprocess.Popen[Any]] = field(default_factory=set)
+    held: int = 0
+    pending: int | None = None
+    last: float = -TIDYING
+    ending: bool = False
+    again: threading.Timer | None = None
 
 
 _state = _State()
@@ -57,14 +59,21 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         return
     _state.ending = True
     end_all()
-    again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    _state.again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+    _state.again.daemon = True
+    _state.again.start()
     if _state.held:
         _state.pending = number
         return
     _state.last = time.monotonic()
     raise Ended(number)
+
+
+def forget() -> None:
+    """Go on as if no signal had come."""
+    if _state.again is not None:
+        _state.again.cancel()
+    _state.pending, _state.last, _state.ending = None, -TIDYING, False
 
 
 @contextlib.contextmanager

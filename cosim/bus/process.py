@@ -14,6 +14,7 @@ from typing import Any
 from cosim.bus.commands import VARIABLE
 from cosim.device.bus import BusError
 from cosim.verilator import _environment
+from hw import processes
 
 
 class Process:
@@ -34,14 +35,16 @@ class Process:
             environment = os.environ | _environment(root, 0) | {"COCOTB_TEST_MODULES": module}
             environment |= {**settings, VARIABLE: str(far.fileno())}
             with far, self._log.open("w") as log:
-                self._process = subprocess.Popen(
-                    [str(program), *arguments],
-                    cwd=root,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[far.fileno()],
+                self._process = undo.enter_context(
+                    processes.started(
+                        [str(program), *arguments],
+                        cwd=root,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        pass_fds=[far.fileno()],
+                    )
                 )
             undo.callback(self._end)
             self._answer()
@@ -68,7 +71,7 @@ class Process:
         try:
             code: int | str = self._process.wait(5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            processes.end(self._process)
             code = "none, it hung"
         lines = self._log.read_text(errors="replace").splitlines()
         return RuntimeError(f"the simulation ended with code {code}:\n" + "\n".join(lines[-20:]))
@@ -79,8 +82,5 @@ class Process:
 
     def _end(self) -> None:
         self._connection.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -14,6 +15,7 @@ from typing import Self
 from cosim.build import Build, Main, generated
 from cosim.bus import build
 from cosim.device.uart import UartBus
+from hw import processes
 from hw.config import MachineConfig
 from hw.rtl.bus.protocol import Serial
 
@@ -53,8 +55,11 @@ class UartSimulation:
             device, self._near = (end.detach() for end in ends)
         options = {"fd": device, "steps": int(not terminal), "cycles": CYCLES, "wrong": wrong, "seed": seed}
         command = [str(made.directory / "program"), *(f"+{name}={value}" for name, value in options.items())]
+        self._undo = contextlib.ExitStack()
         try:
-            self._process = subprocess.Popen(command, pass_fds=[device], stdin=subprocess.DEVNULL)
+            self._process = self._undo.enter_context(
+                processes.started(command, pass_fds=[device], stdin=subprocess.DEVNULL)
+            )
         finally:
             os.close(device)
 
@@ -68,8 +73,7 @@ class UartSimulation:
     def close(self) -> None:
         """End the simulation."""
         os.close(self._near)
-        self._process.kill()
-        self._process.wait()
+        self._undo.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -132,8 +133,9 @@ def print_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line of progress on stderr."""
-    click.echo(text, err=True)
+    """A line of progress on stderr; what cannot be told there does not matter."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def printing(function: F) -> F:

@@ -10,11 +10,13 @@ import functools
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from multiprocessing import parent_process
+from types import FrameType
 
 from heald.exploration.evaluate import (
     CheckError,
@@ -26,6 +28,7 @@ from heald.exploration.evaluate import (
     evaluate,
     load_model,
 )
+from hw import processes
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -91,14 +94,26 @@ def load(name: str, workload: Workload) -> None:
 def start(name: str, workload: Workload) -> None:
     """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load(name, workload)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the tools that run here; a point that is evaluated tidies up, and its pool ends the process."""
+    processes.end_all()
+    if _turn.locked():
+        raise processes.Ended(number)
+    os._exit(128 + number)
 
 
 def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(processes.TIDYING)
         os._exit(1)
 
 

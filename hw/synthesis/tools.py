@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from hw import processes
 from hw.errors import InputError
 
 #: Called with what a tool has just begun to do.
@@ -120,22 +121,20 @@ def _started(
     tool: Tool, arguments: list[str], folder: Path, output: IO[bytes]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process of a tool, which never outlives the block."""
-    try:
-        process = subprocess.Popen(
-            [*tool.command, *arguments],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    except OSError as error:
-        raise InputError(f"{tool.name} cannot be run: {error}") from None
-    try:
+    with contextlib.ExitStack() as undo:
+        try:
+            process = undo.enter_context(
+                processes.started(
+                    [*tool.command, *arguments],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+        except OSError as error:
+            raise InputError(f"{tool.name} cannot be run: {error}") from None
         yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
 
 
 def _lines(path: Path) -> list[str]:

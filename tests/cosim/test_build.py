@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cosim.build import Build, build
+from cosim import toolchain
+from cosim.build import HARNESS, MAINS, Build, _parameters, _run, _runtime, build, executables
 from hw import cache
 from hw.config import MachineConfig
+from hw.errors import InputError
 
 FAKE = Path(__file__).parent / "fake_machine.v"
 
@@ -27,7 +29,29 @@ def test_the_name_and_latencies_of_a_machine_do_not_count_for_a_given_verilog(
 
 
 def test_only_the_executables_and_the_verilog_are_kept(fake: Build) -> None:
-    assert sorted(p.name for p in fake.directory.iterdir()) == ["cocotb", "heald.v", "plain"]
+    assert sorted(p.name for p in fake.directory.iterdir()) == ["checksums", "cocotb", "heald.v", "plain"]
+
+
+def test_every_name_of_the_cache_will_do(
+    small: MachineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = _runtime(toolchain.find(), None)
+    monkeypatch.setattr("cosim.build._runtime", lambda tools, kind: runtime)
+    monkeypatch.setattr(cache, "directory", lambda: tmp_path / "a b#c:d'e\"f$g")
+    made = executables(FAKE.read_text(), HARNESS, {"plain": MAINS["plain"]}, _parameters(small))
+    assert sorted(p.name for p in made.directory.iterdir()) == ["checksums", "heald.v", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("cc1plus: fatal error: out of memory allocating 65536 bytes", "out of memory"),
+        ("as: x.o: No space left on device", "No space left on device"),
+    ],
+)
+def test_tools_without_disk_or_memory_are_no_fault_of_the_build(tmp_path: Path, log: str, told: str) -> None:
+    with pytest.raises(InputError, match=f"sh could not do its work: {told}"):
+        _run(["/bin/sh", "-c", f"echo '{log}'; exit 1"], tmp_path, tmp_path / "log")
 
 
 def test_verilog_that_verilator_refuses_leaves_a_log_and_no_build(

@@ -1,0 +1,96 @@
+"""Programs that are started end with the one that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hw import processes
+
+ROOT = Path(__file__).parents[2]
+#: A shell that starts a program and waits for it; the arguments are where both write their numbers.
+NESTED = "sleep 600 & echo $! $$ > {place}; wait"
+
+
+def gone(number: int) -> bool:
+    """Whether a process has ended; it may take a moment."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def numbers_in(place: Path) -> list[int]:
+    for _ in range(200):
+        if place.exists() and place.read_text(encoding="utf-8").endswith("\n"):
+            return [int(word) for word in place.read_text(encoding="utf-8").split()]
+        time.sleep(0.05)
+    raise AssertionError("nothing was started")
+
+
+def test_a_program_that_runs_to_its_end_gives_its_code() -> None:
+    assert processes.run(["sh", "-c", "exit 3"]) == 3
+
+
+def test_neither_a_program_nor_what_it_starts_outlives_the_block(tmp_path: Path) -> None:
+    place = tmp_path / "numbers"
+    with pytest.raises(RuntimeError), processes.started(["sh", "-c", NESTED.format(place=place)]):
+        numbers = numbers_in(place)
+        raise RuntimeError
+    assert all(map(gone, numbers))
+
+
+@pytest.mark.parametrize("number", processes.ENDING)
+def test_a_signal_ends_all_and_tidies_up(tmp_path: Path, number: int) -> None:
+    place = tmp_path / "numbers"
+    code = f"""if True:
+        import sys, tempfile
+        from concurrent.futures import ThreadPoolExecutor
+        from hw import processes
+        processes.install()
+        command = ["sh", "-c", {NESTED.format(place=place)!r}]
+        try:
+            with tempfile.TemporaryDirectory(dir={str(tmp_path)!r}), ThreadPoolExecutor() as pool:
+                pool.submit(processes.run, command).result()
+        except processes.Ended as error:
+            sys.exit(128 + error.number)
+    """
+    # A shell that runs tests in the background has its jobs ignore SIGINT.
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    ) as process:
+        numbers = numbers_in(place)
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert all(map(gone, numbers))
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_steps_that_belong_together_are_not_torn_apart() -> None:
+    done: list[str] = []
+    before = {number: signal.getsignal(number) for number in processes.ENDING}
+    try:
+        processes.install()
+        with pytest.raises(processes.Ended) as raised:
+            with processes.held():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("both")
+            done.append("too far")
+        assert raised.value.number == signal.SIGTERM
+        assert done == ["both"]
+    finally:
+        processes.forget()
+        for number, handler in before.items():
+            signal.signal(number, handler)
