@@ -15,6 +15,7 @@ from heald.problems import Problem
 from hw.errors import InputError
 from sw.frontend.model import parsed, read_file
 from sw.frontend.protos import tensors
+from sw.frontend.refusal import Refusal
 from sw.frontend.sizes import with_sizes
 from sw.graph.network import Network
 from sw.ir.load import load_program
@@ -40,6 +41,14 @@ class OnnxSource:
 
         with self.named():
             return import_model(self.proto, allow_host=self.allow_host, place=self.title)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What the machine does not execute of it."""
+        from sw.frontend.network import read
+
+        with self.named():
+            found = read(self.proto, allow_host=False, place=self.title, hosted={})
+        return tuple(found.refusals)
 
     def read(self, inputs: Arrays | None, seed: int) -> tuple[OnnxSource, Network, Arrays]:
         """The graph, and where it needs values of inputs, its source with these constants, and the values."""

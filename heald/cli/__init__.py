@@ -31,7 +31,7 @@ Exit codes:
 
 #: In the order of the help; each is a module with a `command`.
 COMMANDS = (
-    *("run", "compare", "compile", "explore", "tile", "opt", "check", "config", "isa", "csr"),
+    *("run", "compare", "compile", "explain", "explore", "tile", "opt", "check", "config", "isa", "csr"),
     *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
 )
 try:

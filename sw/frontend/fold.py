@@ -50,7 +50,12 @@ class Folding:
             if node.op == "If" and not domain:
                 self._branch(node, names)
                 continue
-            for part in expanded(node, domain, self.constants):
+            try:
+                parts = expanded(node, domain, self.constants)
+            except InputError as error:
+                # The host may have it.
+                parts = [dataclasses.replace(node, domain=domain, refused=str(error))]
+            for part in parts:
                 self._add(part)
 
     def result(self, outputs: Iterable[str]) -> tuple[OnnxNode, ...]:
@@ -105,10 +110,9 @@ class Folding:
     def _branch(self, node: OnnxNode, names: Mapping[str, str]) -> None:
         """Add the branch that an If takes."""
         if node.inputs[0] not in self.constants:
-            raise node.error(
-                f"its condition must follow from constants and shapes, {node.inputs[0]!r} is computed: give "
-                "the inputs that decide it when the model is compiled (--inputs)"
-            )
+            reason = f"its condition must follow from constants and shapes, {node.inputs[0]!r} is computed"
+            self._add(dataclasses.replace(node, refused=reason))
+            return
         taken = "then_branch" if self.constants[node.inputs[0]].all() else "else_branch"
         graph, prefix = node.attributes[taken], f"{node.outputs[0]}/"
         inner = dict(names)
@@ -124,7 +128,7 @@ class Folding:
         """Add a node of the standard domain, or what it is."""
         node = dataclasses.replace(node, inputs=tuple(map(self._held, node.inputs)))
         rule = _RULES.get(node.op)
-        found = rule(self, node) if rule is not None else None
+        found = rule(self, node) if rule is not None and not node.refused else None
         match found:
             case str(name):
                 self.alias[node.outputs[0]] = name
@@ -142,7 +146,7 @@ class Folding:
     def _computed(self, node: OnnxNode) -> list[np.ndarray] | None:
         """The results of a node whose inputs are all constants; None where it is not to be computed."""
         given = [name for name in node.inputs if name]
-        if node.op in KEPT or not given or any(name not in self.constants for name in given):
+        if node.op in KEPT or node.refused or not given or any(name not in self.constants for name in given):
             return None
         if not _deterministic(node, self.opset) or any(self.constants[n].size > MOST_FOLDED for n in given):
             return None

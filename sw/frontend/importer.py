@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode
+from sw.frontend.refusal import Refusal
 from sw.frontend.values import Constant, Stored, Value
 from sw.graph.expression import Argument, Expression
 from sw.graph.host import HostOperator
@@ -22,8 +24,14 @@ _COMPARED_BYTES = 1 << 16
 class Importer:
     """The network so far."""
 
-    def __init__(self, model: OnnxModel, allow_host: bool):
+    def __init__(self, model: OnnxModel, allow_host: bool, hosted: Mapping[str, str] = MappingProxyType({})):
         self.model, self.allow_host = model, allow_host
+        #: Nodes that the host shall execute, with the reason.
+        self.wanted = hosted
+        self.refusals: list[Refusal] = []
+        #: Tensors that nodes of the host make, and names of what nobody can make.
+        self.of_host: set[str] = set()
+        self.lost: set[str] = set()
         self.tensors: dict[str, Tensor] = {}
         self.operators: list[Operator] = []
         self.values: dict[str, Value] = {}
@@ -33,6 +41,13 @@ class Importer:
         #: Outputs of the model whose name another tensor has, and the names that they have instead.
         self.taken: dict[str, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def refuse(self, node: OnnxNode, reason: str, place: str = "", *, lost: bool = False) -> None:
+        """Note that the machine does not execute a node, or an output of the model (`place`)."""
+        read = [self.values.get(name) for name in node.inputs]
+        follows = any(isinstance(v, Stored) and v.view.tensor in self.of_host for v in read)
+        reason = reason.removeprefix(f"{node.place}: ")
+        self.refusals.append(Refusal(place or node.place, node.name, node.op, reason, follows, lost))
 
     def fresh(self, hint: str) -> str:
         """A name that no tensor has."""

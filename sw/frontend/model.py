@@ -11,7 +11,7 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.fold import Folding
 from sw.frontend.node import OnnxNode
-from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, tensors, typed
+from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, in_order, tensors, typed
 from sw.frontend.sizes import Kind, check_sizes
 
 
@@ -96,6 +96,7 @@ def _checked(proto: Any, place: str) -> Any:
                 f"{place}: constant {tensor.name!r} is in another file, which is only found from the path of "
                 "the model: give that, or what onnx.load made of it"
             )
+    proto = in_order(proto)
     try:
         onnx.checker.check_model(proto)
         if proto.functions:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sw.frontend.fold import KEPT, MOST_FOLDED
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
+from sw.frontend.refusal import RefusedError
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.host import HostOperator
@@ -25,23 +27,44 @@ from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDL
 SUPPORTED = tuple(sorted({*HANDLERS, *REAL_HANDLERS, *WHOLE_HANDLERS}))
 
 
-def import_model(source: Path | str | Any, *, allow_host: bool = False, place: str = "model") -> Network:
+def import_model(
+    source: Path | str | Any,
+    *,
+    allow_host: bool = False,
+    place: str = "model",
+    hosted: Mapping[str, str] = MappingProxyType({}),
+) -> Network:
     """The network of an ONNX file, or of an `onnx.ModelProto` that messages call `place`.
 
-    Operators that the machine cannot execute are refused, or left to the host with `allow_host`. Raises
-    `InputError` for what cannot be read or is not supported; the message names the node.
+    Nodes that the machine cannot execute are refused, or left to the host with `allow_host`; so are those
+    that `hosted` names, with the reason. Raises `RefusedError` with all that is refused, and `InputError` for
+    what cannot be read.
     """
+    importer = read(source, allow_host=allow_host, place=place, hosted=hosted)
+    refused = [r for r in importer.refusals if r.lost or not allow_host]
+    if refused:
+        raise RefusedError(refused)
+    return network_of(importer)
+
+
+def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapping[str, str]) -> Importer:
+    """The operators of a model, and what is refused of it: that is the host's."""
     model = load(source, place)
     for rewrite in REWRITES:
         model = rewrite(model)
-    importer = Importer(model, allow_host)
+    importer = Importer(model, allow_host, hosted)
     for name, (dtype, shape) in model.inputs.items():
         importer.tensors[name] = Tensor(name, shape, str(dtype))
         importer.values[name] = Stored(whole(importer.tensors[name]), str(dtype))
     for node in model.nodes:
         _import(importer, node)
     host.outputs(importer)
-    operators, tensors = importer.operators, importer.tensors
+    return importer
+
+
+def network_of(importer: Importer) -> Network:
+    """What was read as a network."""
+    model, operators, tensors = importer.model, importer.operators, importer.tensors
     for name, instead in importer.taken.items():
         inner = importer.fresh(f"{name}.inner")
         for old, new in ((name, inner), (instead, name)):
@@ -71,20 +94,43 @@ def _edges_outside(network: Network) -> Network:
 
 def _import(importer: Importer, node: OnnxNode) -> None:
     importer.producers.update({name: node for name in node.outputs if name})
+    if not importer.lost.isdisjoint(node.inputs):
+        importer.lost.update(node.outputs)
+        return
     for name in node.inputs:
         if name and name not in importer.values and name not in importer.model.constants:
             raise node.error(f"input {name!r} is not known")
     found = _folded(importer, node)
     if found is None:
         try:
+            if reason := node.refused or importer.wanted.get(node.name):
+                raise node.error(reason.removeprefix(f"{node.place}: "))
             handler = _handler(importer, node)
             found = attempt(handler, importer, node)
-        except InputError:
-            if not importer.allow_host:
-                raise
-            found = host.on_host(importer, node)
+        except InputError as error:
+            found = _left_to_host(importer, node, str(error))
     for name, value in zip([n for n in node.outputs if n], found, strict=False):
         importer.values[name] = value
+
+
+def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value]:
+    """What the host makes of a node that is refused; nothing where it cannot execute it."""
+    if node.op == "If":
+        # What its branches read of the graph around it is no input.
+        importer.refuse(node, reason, lost=True)
+        importer.lost.update(node.outputs)
+        return []
+    importer.refuse(node, reason)
+    operators = len(importer.operators)
+    try:
+        return host.on_host(importer, node, importer.refusals[-1].reason)
+    except InputError as error:
+        del importer.operators[operators:]
+        importer.refusals.pop()
+        both = reason if str(error) in reason else f"{reason}; {str(error).removeprefix(f'{node.place}: ')}"
+        importer.refuse(node, both, lost=True)
+        importer.lost.update(node.outputs)
+        return []
 
 
 def _handler(importer: Importer, node: OnnxNode) -> Handler:
@@ -96,8 +142,8 @@ def _handler(importer: Importer, node: OnnxNode) -> Handler:
     if handler is None:
         known = node.op in SUPPORTED
         kind = f" on {'real' if real else 'whole'} numbers" if known else ""
-        others = "" if known else f" docs/operators.md has the {len(SUPPORTED)} that are;"
-        raise node.error(f"the operator is not supported{kind};{others} --allow-host leaves it to the host")
+        others = "" if known else f"; docs/operators.md has the {len(SUPPORTED)} that are"
+        raise node.error(f"the operator is not supported{kind}{others}")
     return handler
 
 

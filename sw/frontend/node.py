@@ -13,13 +13,18 @@ SUMS = "sums_of_32_bits"
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node of the standard domain: inputs by name, an empty one where an optional input is missing."""
+    """A node: inputs by name, an empty one where an optional input is missing.
+
+    It is of the standard domain, or `refused` says why it is not.
+    """
 
     name: str
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
+    domain: str = ""
+    refused: str = ""
 
     @property
     def place(self) -> str:

@@ -37,6 +37,45 @@ def tensors(graph: Any) -> Iterator[Any]:
                 yield from tensors(inner)
 
 
+def in_order(proto: Any) -> Any:
+    """The model with every node behind those that it reads, as quantisers do not always leave it."""
+    nodes = list(proto.graph.node)
+    made = {name for node in nodes for name in node.output}
+    needs = [_reads(node) & made for node in nodes]
+    done: set[str] = set()
+    found: list[int] = []
+    left = list(range(len(nodes)))
+    while left:
+        later = []
+        for number in left:
+            if needs[number] <= done:
+                found.append(number)
+                done.update(nodes[number].output)
+            else:
+                later.append(number)
+        if len(later) == len(left):
+            # A circle, which the checker tells.
+            return proto
+        left = later
+    if found == sorted(found):
+        return proto
+    moved = type(proto)()
+    moved.CopyFrom(proto)
+    del moved.graph.node[:]
+    moved.graph.node.extend(nodes[number] for number in found)
+    return moved
+
+
+def _reads(node: Any) -> set[str]:
+    """What a node reads, graphs inside of it too."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            found.update(name for inner in graph.node for name in _reads(inner))
+            found.update(value.name for value in graph.output)
+    return found
+
+
 def array(tensor: Any, what: str) -> np.ndarray:
     """The elements of a `TensorProto`."""
     from onnx import numpy_helper

@@ -106,7 +106,7 @@ def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarra
     given, held = [], []
     for name, operand in operands.items():
         if isinstance(operand, np.ndarray) and operand.size <= _SHOWN:
-            held.append(numpy_helper.from_array(np.ascontiguousarray(operand), name))
+            held.append(numpy_helper.from_array(np.asarray(operand, order="C"), name))
             continue
         dtype, shape = (operand.dtype, operand.shape) if isinstance(operand, np.ndarray) else operand
         kind = helper.np_dtype_to_tensor_dtype(dtype)

@@ -33,7 +33,7 @@ class HostOperator(Operator):
     `node` is the serialised `NodeProto`, whose inputs are named `i0`, `i1`, ... for `operands` (an empty name
     where an optional input is missing) and whose outputs are `o0`, `o1`, ...; `result` says which of them
     this operator gives. `edge` marks quantisation of an input and dequantisation of an output of the model,
-    which belong to handing tensors in and out.
+    which belong to handing tensors in and out; `reason` says why the machine does not execute another one.
     """
 
     operands: tuple[View, ...]
@@ -41,6 +41,7 @@ class HostOperator(Operator):
     opset: int
     result: int = 0
     edge: bool = False
+    reason: str = field(default="", compare=False)
 
     @property
     def inputs(self) -> tuple[View, ...]:
@@ -64,14 +65,16 @@ class HostOperator(Operator):
         return found
 
 
-def node_of(op: str, present: Sequence[bool], results: int = 1, **attributes: Any) -> NodeProto:
+def node_of(
+    op: str, present: Sequence[bool], results: int = 1, domain: str = "", **attributes: Any
+) -> NodeProto:
     """The `NodeProto` of an operator; `present` says which inputs it has."""
     from onnx import helper
 
     numbers = itertools.count()
     names = [f"i{next(numbers)}" if here else "" for here in present]
     kept = {name: value for name, value in attributes.items() if name not in _OURS}
-    made: NodeProto = helper.make_node(op, names, [f"o{i}" for i in range(results)], **kept)
+    made: NodeProto = helper.make_node(op, names, [f"o{i}" for i in range(results)], domain=domain, **kept)
     return made
 
 
@@ -111,9 +114,10 @@ def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: 
             for n, kind in kinds
         ]
         outputs = [helper.make_empty_tensor_value_info(o) for o in proto.output if o]
+        versions = {"": opset, **({proto.domain: 1} if proto.domain else {})}
         model = helper.make_model(
             helper.make_graph([proto], "node", inputs, outputs),
-            opset_imports=[helper.make_opsetid("", opset)],
+            opset_imports=[helper.make_opsetid(*version) for version in versions.items()],
             ir_version=_IR_VERSION,
         )
         return onnxruntime.InferenceSession(

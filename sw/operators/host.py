@@ -11,8 +11,7 @@ from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.lowering import collapsed
 from sw.frontend.node import OnnxNode
-from sw.frontend.protos import typed
-from sw.frontend.sizes import known_opset
+from sw.frontend.sizes import Kind, inferred, known_opset
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
 from sw.graph.host import HostOperator, check_node, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
@@ -28,7 +27,7 @@ def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple
 
     That is the model's, or where the operator is younger the one that has it in its newest form.
     """
-    proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+    proto = node_of(node.op, present, len(node.outputs), node.domain, **node.attributes)
     return proto, known_opset(node.op, importer.model.opset)
 
 
@@ -39,6 +38,7 @@ def host_operator(
     output: View,
     result: int = 0,
     edge: bool = False,
+    reason: str = "",
 ) -> View:
     """Append a node that the host executes; gives its result, raises `InputError` for what it cannot."""
     given = tuple(view for view in operands if view is not None)
@@ -47,7 +47,7 @@ def host_operator(
     importer.operators.append(
         HostOperator(
             *(node.name, node.op, (node.name,), output, given, proto.SerializeToString()),
-            *(opset, result, edge),
+            *(opset, result, edge, reason),
         )
     )
     return output
@@ -63,8 +63,8 @@ def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) ->
 def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Quantisation) -> Stored:
     """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
     edge = value.view.tensor in importer.model.inputs
-    if not edge and not importer.allow_host:
-        raise node.error("its input is computed in float32 on the host, which must be allowed (--allow-host)")
+    if not edge:
+        importer.refuse(node, reason := "its input is computed in float32 on the host")
     if edge and grid.uniform:
         low, high = LIMITS[grid.element]
         zero, scale = int(grid.zero.item()), float(grid.scale.item())
@@ -74,7 +74,8 @@ def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Qua
     for index, what in ((1, "the scale"), (2, "the zero point")):
         array = importer.fixed(node, index, what)
         operands.append(None if array is None else importer.constant(array, node.inputs[index]))
-    return Stored(host_operator(importer, node, operands, output, edge=edge), grid.element)
+    view = host_operator(importer, node, operands, output, edge=edge, reason="" if edge else reason)
+    return Stored(view, grid.element)
 
 
 def outputs(importer: Importer) -> None:
@@ -84,6 +85,8 @@ def outputs(importer: Importer) -> None:
             continue
         if name not in importer.values and name in importer.model.constants:
             importer.values[name] = Constant(importer.model.constants[name])
+        if name in importer.lost:
+            continue
         if name not in importer.values:
             raise InputError(f"output {name!r}: no node makes it")
         _output(importer, name, importer.values[name])
@@ -102,24 +105,24 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
             return
         case Stored(view, element):
-            pass
+            reason = f"the machine does not move elements of {element} so"
         case Constant(array):
-            _needs_host(importer, name, node)
+            reason = _needs_host(importer, name, node)
             view, element = importer.constant(array, f"{name}.constant"), str(array.dtype)
         case _:
-            _needs_host(importer, name, node)
-            view, element = hosted_value(importer, name), "float32"
+            reason = _needs_host(importer, name, node)
+            view, element = hosted_value(importer, name, reason), "float32"
     if view.tensor != name:
         hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
-        host_operator(importer, hosted, [view], _named(importer, name, value.shape, element))
+        output = _named(importer, name, value.shape, element)
+        host_operator(importer, hosted, [view], output, reason=reason)
 
 
-def _needs_host(importer: Importer, name: str, node: OnnxNode) -> None:
-    if not importer.allow_host:
-        raise InputError(
-            f"output {name!r}: {node.place} computes it in float32; it needs QuantizeLinear and "
-            f"DequantizeLinear before it, or the host must be allowed (--allow-host)"
-        )
+def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
+    """Note that the host computes an output; gives the reason."""
+    text = "computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
+    importer.refuse(node, f"{node.place} {text}", f"output {name!r}")
+    return importer.refusals[-1].reason
 
 
 def _named(importer: Importer, name: str, shape: Sequence[int], element: str) -> View:
@@ -130,7 +133,9 @@ def _named(importer: Importer, name: str, shape: Sequence[int], element: str) ->
     return view
 
 
-def dequantised(importer: Importer, node: OnnxNode, value: Dequantised, output: View, edge: bool) -> View:
+def dequantised(
+    importer: Importer, node: OnnxNode, value: Dequantised, output: View, edge: bool, reason: str = ""
+) -> View:
     """The real numbers of a tensor, by the host."""
     axis, scale, zero = _axis(node, value)
     operands: list[View | None] = [value.view, importer.constant(scale, f"{output.tensor}.scale")]
@@ -140,7 +145,7 @@ def dequantised(importer: Importer, node: OnnxNode, value: Dequantised, output: 
     attributes = {"axis": axis} if scale.size > 1 else {}
     places = ("",) * len(operands)
     made = OnnxNode(node.name, "DequantizeLinear", places, (output.tensor,), attributes)
-    return host_operator(importer, made, operands, output, edge=edge)
+    return host_operator(importer, made, operands, output, edge=edge, reason=reason)
 
 
 def _axis(node: OnnxNode, value: Dequantised) -> tuple[int, np.ndarray, np.ndarray]:
@@ -157,7 +162,7 @@ def _axis(node: OnnxNode, value: Dequantised) -> tuple[int, np.ndarray, np.ndarr
     return axis, scale, zero
 
 
-def hosted_value(importer: Importer, name: str) -> View:
+def hosted_value(importer: Importer, name: str, reason: str) -> View:
     """A name of the model as a tensor that the host can read, computed by it where necessary."""
     if name in importer.hosted:
         return importer.hosted[name]
@@ -171,24 +176,26 @@ def hosted_value(importer: Importer, name: str) -> View:
             found = importer.constant(array, name)
         case Dequantised():
             output = importer.tensor(f"{name}.real", value.shape, "float32")
-            found = dequantised(importer, importer.producers[name], value, output, edge=False)
+            found = dequantised(importer, importer.producers[name], value, output, False, reason)
         case _:
-            on_host(importer, importer.producers[name])
+            on_host(importer, importer.producers[name], reason)
             return importer.hosted[name]
     importer.hosted[name] = found
     return found
 
 
-def on_host(importer: Importer, node: OnnxNode) -> list[Value]:
-    """A node executed by the host: one operator for each of its outputs."""
-    operands = [hosted_value(importer, name) if name else None for name in node.inputs]
+def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value]:
+    """A node executed by the host for a reason: one operator for each of its outputs."""
+    read = f"{node.place}, which is on the host, reads it as real numbers"
+    operands = [hosted_value(importer, name, read) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)
     found: list[Value] = []
     for index, (name, (shape, element)) in enumerate(zip(node.outputs, kinds, strict=True)):
         if not name:
             continue
         output = importer.tensor(name, shape, element)
-        importer.hosted[name] = host_operator(importer, node, operands, output, index)
+        importer.hosted[name] = host_operator(importer, node, operands, output, index, False, reason)
+        importer.of_host.add(output.tensor)
         found.append(Stored(output, element))
     return found
 
@@ -197,29 +204,25 @@ def _inferred(
     importer: Importer, node: OnnxNode, operands: Sequence[View | None]
 ) -> list[tuple[tuple[int, ...], str]]:
     """Shape and type of every output of a node, by the shape inference of ONNX."""
-    from onnx import helper, numpy_helper, shape_inference
-
-    graph_inputs, held = [], []
-    for index, view in enumerate(view for view in operands if view is not None):
-        array = importer.array(view)
-        if array is not None:
-            held.append(numpy_helper.from_array(np.asarray(array, order="C"), f"i{index}"))
-        else:
-            kind = helper.np_dtype_to_tensor_dtype(np.dtype(importer.tensors[view.tensor].element))
-            graph_inputs.append(helper.make_tensor_value_info(f"i{index}", kind, list(view.shape)))
-    proto, opset = _proto(importer, node, [v is not None for v in operands])
-    results = [helper.make_empty_tensor_value_info(name) for name in proto.output]
-    made = helper.make_graph([proto], "node", graph_inputs, results, held)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)])
+    present: dict[int, Kind | np.ndarray] = {}
+    for index, view in enumerate(operands):
+        if view is not None:
+            array = importer.array(view)
+            dtype = np.dtype(importer.tensors[view.tensor].element)
+            present[index] = (dtype, view.shape) if array is None else array
+    if node.domain:
+        # Only onnxruntime knows operators of other domains; shapes do not depend on what elements are.
+        arrays = {i: x if isinstance(x, np.ndarray) else np.zeros(x[1], x[0]) for i, x in present.items()}
+        return [(array.shape, str(array.dtype)) for array in run(importer, node, arrays)]
+    given = {node.inputs[index]: operand for index, operand in present.items()}
     try:
-        inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:
-        raise node.error(f"the host cannot execute it: {str(error).splitlines()[0][:200]}") from None
-    try:
-        found = [typed(value, node.place) for value in inferred.graph.output]
-    except InputError:
-        raise node.error("the shape of its result must be known") from None
-    return [(shape, str(dtype)) for dtype, shape in found]
+        kinds = inferred(node, importer.model.opset, given)
+    except InputError as error:
+        raise node.error(f"the host cannot execute it: {error}") from None
+    found = [(kind[1], str(kind[0])) for kind in kinds if kind is not None and all(kind[1])]
+    if len(found) < len(kinds):
+        raise node.error("the shape of its result must be known and without empty axes")
+    return found
 
 
 @takes_padding.register

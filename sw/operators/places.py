@@ -66,9 +66,7 @@ def _boxes(node: OnnxNode, output: View, numbers: Integers, labels: Integers) ->
         else:
             waiting += _divided(target, part, label)
         if len(found) + len(waiting) > MOST_BOXES:
-            raise node.error(
-                f"moving its elements takes more than {MOST_BOXES} copies; --allow-host leaves it to the host"
-            )
+            raise node.error(f"moving its elements takes more than {MOST_BOXES} copies")
     return found
 
 

@@ -128,9 +128,9 @@ def test_a_condition_that_is_computed_is_refused() -> None:
     b = Builder()
     x = b.real(b.input((2, 4, 3, 5), "uint8"), "uint8")
     model = opened(b, branches(b, b.op("Cast", b.input((), "int32"), to=9), x))
-    text = r"node n2 \(If\): its condition must follow from constants and shapes, 't1_0' is computed: give"
+    text = r"node n2 \(If\): its condition must follow from .* 't1_0' is computed; give .* \(--inputs\)"
     with pytest.raises(InputError, match=text):
-        load(with_sizes(model, SIZES, "model"))
+        import_model(with_sizes(model, SIZES, "model"), allow_host=True)
     bound = compile(model, TEST, dims=SIZES, inputs={"x1": 1}, allow_host=True)
     assert list(bound.inputs) == ["x0"]
 
