@@ -22,9 +22,9 @@ def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Ax
         )
     sizes = value.shape[2:]
     count = len(sizes)
-    strides, dilations = (_given(node, name, [1] * count) for name in ("strides", "dilations"))
-    pads = _given(node, "pads", [0] * 2 * count)
-    if _given(node, "kernel_shape", list(kernel)) != list(kernel):
+    strides, dilations = (given(node, name, [1] * count) for name in ("strides", "dilations"))
+    pads = given(node, "pads", [0] * 2 * count)
+    if given(node, "kernel_shape", list(kernel)) != list(kernel):
         raise node.error(f"kernel_shape must be that of the weights, not {node.attributes['kernel_shape']}")
     found = [
         _axis(node, *numbers)
@@ -33,7 +33,8 @@ def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Ax
     return [axis for axis, _ in found], [more for _, more in found]
 
 
-def _given(node: OnnxNode, name: str, default: list[int]) -> list[int]:
+def given(node: OnnxNode, name: str, default: list[int]) -> list[int]:
+    """The numbers of an attribute, as many as there are by default."""
     values = [int(v) for v in node.attributes.get(name) or default]
     if len(values) != len(default):
         raise node.error(f"{name} must hold {len(default)} numbers, not {len(values)}")
@@ -80,3 +81,12 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
 def two(found: list[Axis]) -> tuple[Axis, Axis]:
     """Rows and columns; one axis is that of the columns."""
     return (Axis(1, 1), found[0]) if len(found) == 1 else (found[0], found[1])
+
+
+def reduced_axes(importer: Importer, node: OnnxNode, rank: int) -> list[int] | None:
+    """The axes over which a tensor is reduced; None where it stays as it is."""
+    array = importer.fixed(node, 1, "axes")
+    found = node.attributes.get("axes") if array is None else array.reshape(-1).tolist()
+    if not found and node.attributes.get("noop_with_empty_axes", 0):
+        return None
+    return sorted(node.axis(int(a), rank) for a in (found or range(rank)))

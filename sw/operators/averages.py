@@ -16,7 +16,7 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
 from sw.frontend.values import Dequantised, Quantisation, Structured, Value
-from sw.frontend.windows import axes, images, two
+from sw.frontend.windows import axes, images, reduced_axes, two
 from sw.graph.expression import Argument, Integers
 from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
@@ -133,11 +133,9 @@ def _mean(importer: Importer, node: OnnxNode) -> Value:
     rank = len(value.shape)
     if node.op == "GlobalAveragePool":
         return _mean_over(importer, node, value, range(2, rank), True)
-    array = importer.fixed(node, 1, "axes")
-    given = node.attributes.get("axes") if array is None else array.reshape(-1)
-    if given is None and node.attributes.get("noop_with_empty_axes", 0):
+    chosen = reduced_axes(importer, node, rank)
+    if chosen is None:
         return value
-    chosen = sorted(node.axis(int(a), rank) for a in (range(rank) if given is None else given))
     return _mean_over(importer, node, value, chosen, bool(node.attributes.get("keepdims", 1)))
 
 

@@ -23,16 +23,21 @@ from sw.frontend.sums import WORD
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, two
 from sw.graph.expression import Argument
-from sw.graph.network import Epilogue, ImageConvolution, Network, Tensor, View, dense
+from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, Network, Tensor, View, dense
 from sw.graph.requantise import apply
-from sw.graph.views import same_places
+from sw.graph.views import broadcast, reshaped, same_places, sliced
 from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
+from sw.operators.places import FILL, assembled
 from sw.operators.products import Bytes, Side, constant_along, depths, greatest_sum, part_of
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
+from sw.patches import Axis
+
+#: A kernel of one row that is longer than this is multiplied with windows: no tile holds its patches.
+LONG = 128
 
 
 def _convolved(
@@ -54,6 +59,9 @@ def _convolved(
 
     def sums(kernel: View, zero: int, name: str) -> View:
         output = importer.tensor(name, (x.shape[0], kernel.shape[0], rows.outputs, cols.outputs), "int32")
+        if cols.kernel > LONG and rows == Axis(1, 1):
+            _as_products(importer, node, image, kernel, output, cols, groups, zero_x, zero)
+            return output
         importer.operators.append(
             ImageConvolution(
                 node.name, node.op, (node.name,), output, image, kernel, rows, cols, groups, zero_x, zero
@@ -79,6 +87,42 @@ def _convolved(
         total = importer.elementwise(node, value, operands, total.shape, "int32", name).view
     shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
     return Stored(importer.reshaped(node, total, shape), "int32"), limit
+
+
+def _as_products(
+    importer: Importer,
+    node: OnnxNode,
+    image: View,
+    kernel: View,
+    output: View,
+    axis: Axis,
+    groups: int,
+    zero_x: int,
+    zero_w: int,
+) -> None:
+    """A convolution along one axis as products of the weights with windows that overlap in memory."""
+    if axis.before or axis.after:
+        element, around = importer.tensors[image.tensor].element, (axis.before, axis.after)
+        places = np.arange(math.prod(image.shape)).reshape(image.shape)
+        places = np.pad(places, [(0, 0)] * 3 + [around], constant_values=FILL)
+        name = f"{node.outputs[0]}.padded"
+        image = assembled(importer, node, [image], places, element, name, zero_x)
+    depth, filters = kernel.shape[1], kernel.shape[0] // groups
+    for group in range(groups):
+        part = sliced(image, 1, group * depth, depth)
+        step = part.strides[3]
+        strides = (*part.strides[:2], step * axis.dilation, step * axis.stride)
+        windows = View(part.tensor, (*part.shape[:2], axis.kernel, axis.outputs), strides, part.offset)
+        shape = (image.shape[0], depth * axis.kernel, axis.outputs)
+        b = importer.reshaped(node, windows, shape)
+        own = sliced(kernel, 0, group * filters, filters)
+        a = importer.reshaped(node, own, (1, filters, depth * axis.kernel))
+        a = broadcast(a, (image.shape[0], *a.shape[1:]))
+        target = reshaped(sliced(output, 1, group * filters, filters), (*shape[:1], filters, axis.outputs))
+        assert target is not None
+        importer.operators.append(
+            MatrixProduct(node.name, node.op, (node.name,), target, a, b, zero_w, zero_x)
+        )
 
 
 @imports("ConvInteger")

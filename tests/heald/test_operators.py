@@ -128,6 +128,100 @@ def test_comparisons_run_on_the_machine() -> None:
     compare(b, b.op("Not", b.op("Less", b.input((9, 5), "int32"), b.input((9, 5), "int32"))))
 
 
+def weights(b: Builder, *shape: int, scale: float = 0.01) -> str:
+    held = b.constant(b.rng.integers(-127, 128, shape, dtype=np.int8))
+    return b.op("DequantizeLinear", held, b.constant(scale, np.float32))
+
+
+def test_windows_run_on_the_machine() -> None:
+    """A transposed convolution, a long kernel, nearest neighbours, maxima over all pixels."""
+    b = Builder(4)
+    x = b.real(b.input((1, 4, 5, 6)), "int8", 0.05)
+    larger = b.op("ConvTranspose", x, weights(b, 4, 3, 3, 2), strides=[2, 1], pads=[1, 0, 0, 1])
+    line = b.real(b.input((1, 1, 700)), "int8", 0.05)
+    spectrum = b.op("Conv", line, weights(b, 6, 1, 256), strides=[64], pads=[96, 96])
+    nearest = b.op("Resize", b.input((1, 2, 3, 4)), "", b.constant([1, 1, 2, 3], np.float32))
+    greatest = b.op("GlobalMaxPool", x)
+    outputs = [b.quantised(y, "int8", 0.5) for y in (larger, spectrum, greatest)]
+    compare(b, *outputs, nearest)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dilations", "pads", "more", "groups"),
+    [
+        ((3, 3), (2, 2), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+        ((3, 4), (3, 2), (2, 1), (0, 1, 2, 1), (0, 0), 2),
+        ((2, 2), (4, 4), (1, 1), (0, 0, 0, 0), (0, 0), 3),
+        ((1, 1), (2, 3), (1, 1), (0, 0, 0, 0), (1, 1), 6),
+    ],
+)
+def test_transposed_convolutions_are_onnxruntimes(
+    shape: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, ...],
+    more: tuple[int, int],
+    groups: int,
+) -> None:
+    b = Builder(3)
+    x = b.real(b.input((2, 6, 5, 4), "uint8"), "uint8", 0.05)
+    held = b.rng.integers(-127, 128, (6, 2, *shape), dtype=np.int8)
+    scales = b.constant(np.array([0.01, 0.007], np.float32))
+    w = b.op("DequantizeLinear", b.constant(held), scales, axis=1)
+    bias = b.constant(b.rng.uniform(-1, 1, 2 * groups), np.float32)
+    how = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": more, "group": groups}
+    compare(b, b.quantised(b.op("ConvTranspose", x, w, bias, **how), "int8", 0.1), rtl=False)
+
+
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"])
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_nearest_neighbours_are_onnxruntimes(place: str, nearest: str) -> None:
+    b = Builder()
+    how = {"coordinate_transformation_mode": place, "nearest_mode": nearest}
+    x = b.input((1, 2, 5, 6), "float32")
+    sizes = [(10, 18), (3, 11), (7, 4), (1, 6)]
+    compare(b, *(b.op("Resize", x, "", "", whole(b, 1, 2, *size), **how) for size in sizes), rtl=False)
+
+
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric"])
+@pytest.mark.parametrize("factors", [(2, 2), (3, 1), (4, 5)])
+def test_linear_neighbours_are_exact(place: str, factors: tuple[int, int]) -> None:
+    """Results are onnxruntime's but where the exact one is a tie, which its float32 may miss."""
+    b = Builder(1)
+    x = b.real(b.input((1, 3, 5, 4)), "int8", 0.05)
+    given = b.constant([1, 1, *factors], np.float32)
+    real = b.op("Resize", x, "", given, mode="linear", coordinate_transformation_mode=place)
+    model = b.model(b.quantised(real, "int8", 0.04), real)
+    theirs = runtime(model, inputs := {"x0": bits((1, 3, 5, 4), "int8")})
+    model.graph.output.pop()
+    ((name, found),) = run(import_model(model), inputs).items()
+    steps = theirs[real].astype(np.float64) / np.float32(0.04)
+    ties = np.abs(np.abs(steps - np.rint(steps)) - 0.5) < 2**-12
+    assert np.array_equal(found[~ties], theirs[name][~ties])
+    assert np.abs(found.astype(int) - theirs[name]).max() <= 1
+
+
+@pytest.mark.parametrize(("channels", "groups", "dilation"), [(1, 1, 1), (2, 1, 2), (4, 4, 1)])
+def test_long_kernels_are_products(channels: int, groups: int, dilation: int) -> None:
+    b = Builder(1)
+    x, w = b.input((2, channels, 700)), weights(b, 4, channels // groups, 256)
+    how = {"strides": [30], "pads": [20, 7], "dilations": [dilation], "group": groups}
+    compare(b, b.quantised(b.op("Conv", b.real(x, "int8", 0.05), w, **how), "int8", 1.0), rtl=False)
+
+
+def test_maxima_over_axes_are_onnxruntimes() -> None:
+    b = Builder(1)
+    x, line = b.input((2, 3, 7, 9)), b.input((2, 3, 20), "uint8")
+    real = b.real(x, "int8", 0.05)
+    axes = whole(b, 1, 3)
+    outputs = [
+        b.quantised(b.op("GlobalMaxPool", b.real(line, "uint8")), "uint8"),
+        b.op("ReduceMax", x, axes, keepdims=0),
+        b.quantised(b.op("ReduceMax", b.op("Sigmoid", real), axes), "uint8", 0.004),
+    ]
+    compare(b, *outputs, rtl=False)
+
+
 def test_real_numbers_move_with_their_scales() -> None:
     """Elements of one scale, sums of products, and functions that are not computed yet."""
     b = Builder(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,9 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.values import Dequantised, Quantisation, Stored, Structured, Value, is_real
-from sw.frontend.windows import axes, images, two
+from sw.frontend.windows import axes, images, reduced_axes, two
 from sw.graph.network import View
+from sw.graph.views import transposed
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import Pass, Span, balanced, loop, numbered
 from sw.kernels.passes import Value as Scalar
@@ -151,21 +152,55 @@ def _parts(axis: Axis, most: int) -> list[Axis]:
     return [first, *_parts(rest, most)]
 
 
-@imports("MaxPool")
+@imports("MaxPool", "GlobalMaxPool")
 def _import(importer: Importer, node: OnnxNode) -> Value:
     """The maximum of windows; of real numbers it is that of what they are on the grid."""
     if any(node.outputs[1:]):
         raise node.error("indices as an output are not supported")
     value = importer.value(node, 0)
+    if node.op == "GlobalMaxPool":
+        return _greatest(importer, node, value, range(2, len(value.shape)), True)
     found, _ = axes(node, value, tuple(node.attributes["kernel_shape"]))
     shape = (*value.shape[:2], *(a.outputs for a in found))
-    windows = steps(*two(found))
+    return _maximum(importer, node, value, lambda view: images(importer, node, view), two(found), shape)
+
+
+@imports("ReduceMax")
+def _reduce_max(importer: Importer, node: OnnxNode) -> Value:
+    value = importer.value(node, 0)
+    chosen = reduced_axes(importer, node, len(value.shape))
+    if chosen is None:
+        return value
+    return _greatest(importer, node, value, chosen, bool(node.attributes.get("keepdims", 1)))
+
+
+def _greatest(importer: Importer, node: OnnxNode, value: Value, chosen: Sequence[int], keep: bool) -> Value:
+    """The maxima over axes: each is that of a window as large as an image of one row."""
+    rest = [a for a in range(len(value.shape)) if a not in chosen]
+    kept, count = [value.shape[a] for a in rest], math.prod(value.shape[a] for a in chosen)
+    shape = tuple(1 if a in chosen else s for a, s in enumerate(value.shape)) if keep else tuple(kept)
+
+    def flat(view: View) -> View:
+        return importer.reshaped(node, transposed(view, (*rest, *chosen)), (1, math.prod(kept), 1, count))
+
+    return _maximum(importer, node, value, flat, (Axis(1, 1), Axis(count, count)), shape)
+
+
+def _maximum(
+    importer: Importer,
+    node: OnnxNode,
+    value: Value,
+    image_of: Callable[[View], View],
+    window: tuple[Axis, Axis],
+    shape: tuple[int, ...],
+) -> Value:
+    windows = steps(*window)
 
     def pooled(view: View, element: str, name: str, nodes: tuple[str, ...]) -> View:
-        image = images(importer, node, view)
+        image = image_of(view)
         for number, (rows, cols) in enumerate(windows, start=1):
             hint = name if number == len(windows) else f"{name}.part"
-            output = importer.tensor(hint, (*value.shape[:2], rows.outputs, cols.outputs), element)
+            output = importer.tensor(hint, (*image.shape[:2], rows.outputs, cols.outputs), element)
             own = node.name if number == len(windows) else f"{node.name}, part {number}"
             importer.operators.append(MaxPool(own, node.op, nodes, output, image, element, rows, cols))
             image = output
