@@ -21,7 +21,7 @@ help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, with a report to open
-	$(BIN)/heald run $< --hw default --report build/report.html
+	$(BIN)/heald run $< --hw default --compare onnxruntime --report build/report.html
 
 # Types are checked beside the tests: one process would leave the other core without work.
 test: $(VENV)/dev ## style, types, tests (docs/tests.md says what each tier proves)

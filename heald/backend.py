@@ -93,7 +93,7 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
         else:
             model = compiled(self.proto, arrays, self.config)
             self._compiled.append(model)
-        return outputs(self.proto, model.run(arrays, on="cpp"))
+        return outputs(self.proto, model.run(arrays, on="cpp", host_only=True))
 
 
 class Backend(base.Backend):  # type: ignore[misc]  # as above

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from cosim.job import Simulator
 from cosim.session.driver import drive
 from cosim.session.machine_program import KernelFacts
 from cosim.session.network import CompiledModel, Execution, compile_model
+from cosim.session.onnxruntime_comparison import ModelComparison, compare_model
 from cosim.session.operators import OperatorResult, ProgramRun, difference, equal, operators_of
-from cosim.session.results import Check, results_check
+from cosim.session.results import Check, check, results_check
 from cosim.settings import MemorySettings
 from heald.report.html.data import RunReport
 from heald.report.html.pages import of_model
 from heald.run import Run
+from heald.sources import OnnxSource
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.legal import stores_sums
@@ -33,7 +35,10 @@ Arrays = Mapping[str, np.ndarray]
 class ModelRun(Run):
     """The run of a model; `results` are its programs, in which its operators are.
 
-    `found` are the outputs, `wanted` those of the reference, `seconds` how long each pass took.
+    `found` are the outputs, `wanted` those of the reference, `seconds` how long each pass took. `source` is
+    the model that was compiled, None of a problem; `inputs` are the run's, `tensors` all tensors
+    as they ran, or as the reference has them where nothing was left to compare. `compared` is the comparison
+    with onnxruntime, if one was asked for. With `host_only` a model may run without the machine.
     """
 
     results: Sequence[ProgramRun]
@@ -41,6 +46,41 @@ class ModelRun(Run):
     found: Arrays
     wanted: Arrays
     seconds: Mapping[str, float] = field(default_factory=dict)
+    source: OnnxSource | None = None
+    inputs: Arrays = field(default_factory=dict)
+    tensors: Arrays = field(default_factory=dict)
+    compared: ModelComparison | None = None
+    host_only: bool = False
+
+    def compare_reference(self) -> ModelComparison:
+        """The model, tensor by tensor, beside onnxruntime, which executes it whole and as it is.
+
+        Its page, JSON and checks have the comparison from then on. Raises `InputError` where there is no
+        ONNX model, and where onnxruntime cannot run it.
+        """
+        if self.source is None:
+            raise InputError("a comparison with onnxruntime needs an ONNX model, not a problem")
+        if self.compared is None:
+            network = self.source.network(fuse=False)
+            self.compared = compare_model(self.source.proto, network, self.inputs, self.tensors)
+        return self.compared
+
+    @property
+    def ran_on_machine(self) -> bool:
+        """Whether any of it ran on the machine."""
+        return bool(self.results)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What was compared: also that something ran on the machine, and onnxruntime if it was asked for."""
+        checks = super().checks
+        if not self.ran_on_machine and not self.host_only:
+            checks = (_NOTHING_RAN, *checks)
+        if self.compared is not None:
+            wrong = [] if self.compared.ok else [str(self.compared.first)]
+            what = f"tensors against onnxruntime {self.compared.version}, roundings next to a tie apart"
+            checks = (*checks, check("onnxruntime", what, wrong, len(self.compared.tensors), "tensors"))
+        return checks
 
     @property
     def wrong_outputs(self) -> list[str]:
@@ -99,7 +139,8 @@ class ModelRun(Run):
 
     def page(self) -> RunReport:
         """What the page of the run shows."""
-        return of_model(self._page(), self.results, self.operators, self.kernels)
+        page = of_model(self._page(), self.results, self.operators, self.kernels)
+        return replace(page, compared=self.compared)
 
     def _facts(self) -> dict[str, str]:
         passes = {f"compilation: {name}": f"{seconds:.2f} s" for name, seconds in self.seconds.items()}
@@ -127,8 +168,20 @@ class ModelRun(Run):
             "ii": [k.as_dict() for k in self.kernels],
             "programs": [r.as_dict() for r in self.results],
             "compile_seconds": dict(self.seconds),
+            "ran_on_machine": self.ran_on_machine,
+            "compared": self.compared and self.compared.as_dict(),
             "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.found.items()},
         }
+
+
+#: The answer where all of a model was left to the host.
+_NOTHING_RAN = Check(
+    "machine",
+    "operators that the machine executed",
+    False,
+    unit="operators",
+    detail="nothing ran on the machine: the host executed the whole model (--host-only accepts that)",
+)
 
 
 class DeviceRun(ModelRun):
@@ -147,8 +200,8 @@ class DeviceRun(ModelRun):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Results alone were compared."""
-        return (self._results_check(),)
+        """Results alone were compared, not cycles."""
+        return tuple(c for c in super().checks if c.name not in ("cycles", "warps", "configurations"))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald run --device ... --json` prints."""
@@ -158,8 +211,7 @@ class DeviceRun(ModelRun):
             "correct": self.correct,
             "cycles": self.cycles,
             "seconds": self.sim_seconds,
-            "first_wrong": whole["first_wrong"],
-            "outputs": whole["outputs"],
+            **{name: whole[name] for name in ("first_wrong", "outputs", "ran_on_machine", "compared")},
             "programs": [
                 {
                     "name": r.name,
@@ -189,11 +241,14 @@ def run_model(
     sim: str = "",
     progress: Callable[[str], None] = lambda text: None,
     kind: type[ModelRun] = ModelRun,
+    source: OnnxSource | None = None,
+    host_only: bool = False,
 ) -> ModelRun:
     """Run a compiled model and compare everything.
 
-    `simulator` is called when the first program is predicted, and not at all where there is none. Raises
-    `InputError` for inputs that are missing, unknown or of another type or shape.
+    `simulator` is called when the first program is predicted, and not at all where there is none. `source`
+    and `host_only` are fields of the run. Raises `InputError` for inputs that are missing, unknown or of
+    another type or shape.
     """
     execution = Execution(model, inputs, memories)
     made = drive(execution.programs, simulator, sim=sim, progress=progress)
@@ -210,6 +265,10 @@ def run_model(
         found={name: execution.arrays[name] for name in network.outputs},
         wanted={name: execution.expected[name] for name in network.outputs},
         seconds=execution.seconds,
+        source=source,
+        inputs=dict(inputs),
+        tensors=execution.expected | execution.arrays,
+        host_only=host_only,
     )
 
 
@@ -219,13 +278,13 @@ def run_on_device(
     address: str,
     *,
     timeout: float | None = 60.0,
-    title: str = "",
-    progress: Callable[[str], None] = lambda text: None,
+    **options: Any,
 ) -> ModelRun:
     """Run a model on the board at `uart:...` or `mmio:...`, whose machine it was compiled for.
 
-    `timeout` in seconds is for each of its programs. Raises `InputError` for inputs that do not fit, and
-    `BusError`, one of those, when the board has too little memory, does not end in time, or is not reached.
+    `timeout` in seconds is for each of its programs, `options` are those of `run_model`. Raises `InputError`
+    for inputs that do not fit, and `BusError`, one of those, when the board has too little memory, does not
+    end in time, or is not reached.
     """
     # Needs pyserial, which only boards do.
     from cosim.device import Device, DeviceSimulator, open_bus
@@ -233,7 +292,7 @@ def run_on_device(
     with contextlib.closing(open_bus(address)) as bus:
         machine = DeviceSimulator(Device(bus, model.config), timeout)
         what = (model, inputs, MemorySettings.of(model.config), lambda: machine)
-        return run_model(*what, title=title, sim=address, progress=progress, kind=DeviceRun)
+        return run_model(*what, sim=address, kind=DeviceRun, **options)
 
 
 def run_network(

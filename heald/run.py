@@ -180,6 +180,10 @@ class Run:
         ]
         write_text(Path(file), json.dumps(trace.documents(parts)))
 
+    def compare_reference(self) -> Any:
+        """Raises `InputError`: only a model can be compared with onnxruntime."""
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
+
     def compare(self, other: Any) -> Comparison:
         """Another run, or a prediction, beside this one; raises `InputError` for anything else."""
         return Comparison(Side.of_run(self), Side.of_run(other))

@@ -33,7 +33,7 @@ from heald.hardware import machine as machine_of
 from heald.model_run import run_model, run_on_device
 from heald.progress import Progress, shown
 from heald.run import Run, run_program
-from heald.sources import GraphSource, read_source
+from heald.sources import GraphSource, OnnxSource, read_source
 from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from hw.html import table
@@ -112,6 +112,7 @@ class Model(ABC):
         bandwidth: Mapping[str, int] | None = None,
         latency: Mapping[str, int] | None = None,
         waves: str | Path | None = None,
+        host_only: bool = False,
         progress: Progress | None = None,
     ) -> Run:
         """Run on the RTL and compare results, cycles, warps and configurations.
@@ -121,8 +122,9 @@ class Model(ABC):
         are rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
         board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
         cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls. `waves` is a
-        file for waves, .vcd or .fst, of a model that is one program. A difference never raises, it is in the
-        result; `InputError` is raised for inputs that do not fit and tools that are missing.
+        file for waves, .vcd or .fst, of a model that is one program. With `host_only` a model of which
+        nothing runs on the machine counts as verified too. A difference never raises, it is in the result;
+        `InputError` is raised for inputs that do not fit and tools that are missing.
         """
         whole_number("seed", seed, 0)
         arrays = self.given(inputs, seed)
@@ -130,10 +132,10 @@ class Model(ABC):
         file = Path(waves) if waves is not None else None
         with shown(progress) as say:
             if on not in BACKENDS:
-                return self._on_device(arrays, str(on), say)
+                return self._on_device(arrays, str(on), say, host_only)
             with _wave_file(file) as name:
                 build = functools.partial(simulator, self.machine.config, on, name)
-                asked = (arrays, settings, build, seed, file is not None)
+                asked = (arrays, settings, build, seed, file is not None, host_only)
                 run = self._simulated(*asked, sim=on, progress=say)
         return replace(run, waves=file)
 
@@ -158,10 +160,17 @@ class Model(ABC):
 
     @abstractmethod
     def _simulated(
-        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+        self,
+        inputs: Arrays,
+        settings: MemorySettings,
+        build: Build,
+        seed: int,
+        waves: bool,
+        host_only: bool,
+        **options: Any,
     ) -> Run: ...
 
-    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress, host_only: bool) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
     def _named(self, inputs: Any, exact: bool) -> dict[str, np.ndarray]:
@@ -260,21 +269,35 @@ class GraphModel(Model):
         """Programs, bitstreams, memory map and constants as files."""
         return bundle.write(bundle.files(self.compiled, self.source), Path(directory))
 
+    @property
+    def _onnx(self) -> OnnxSource | None:
+        """The ONNX model, if it is one."""
+        return self.source if isinstance(self.source, OnnxSource) else None
+
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
         return predict_model(self.compiled, inputs, settings)
 
     def _simulated(
-        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+        self,
+        inputs: Arrays,
+        settings: MemorySettings,
+        build: Build,
+        seed: int,
+        waves: bool,
+        host_only: bool,
+        **options: Any,
     ) -> Run:
         count = len(self.compiled.programs)
         if waves and count != 1:
             raise InputError(f"waves must be given for one program, this model is {count}")
+        options |= {"source": self._onnx, "host_only": host_only}
         return run_model(self.compiled, inputs, settings, build, title=self.title, **options)
 
-    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress, host_only: bool) -> Run:
         if not address.startswith(BOARDS):
-            return super()._on_device(inputs, address, progress)
-        return run_on_device(self.compiled, inputs, address, title=self.title, progress=progress)
+            return super()._on_device(inputs, address, progress, host_only)
+        options: dict[str, Any] = {"source": self._onnx, "host_only": host_only}
+        return run_on_device(self.compiled, inputs, address, title=self.title, progress=progress, **options)
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,7 +342,14 @@ class ProgramModel(Model):
         return Prediction(settings.behind(self.machine.config), settings, (), (made.prediction,))
 
     def _simulated(
-        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+        self,
+        inputs: Arrays,
+        settings: MemorySettings,
+        build: Build,
+        seed: int,
+        waves: bool,
+        host_only: bool,
+        **options: Any,
     ) -> Run:
         config = self.machine.config
         made = prepare(self.program, config, settings, inputs, seed=seed, after=self.after)

@@ -35,12 +35,12 @@ class OnnxSource:
     proto: Any = field(repr=False)
     allow_host: bool = False
 
-    def network(self) -> Network:
+    def network(self, *, fuse: bool = True) -> Network:
         """The graph; raises `InputError` with the name of the model and the node."""
         from sw.frontend.network import import_model
 
         with self.named():
-            return import_model(self.proto, allow_host=self.allow_host, place=self.title)
+            return import_model(self.proto, allow_host=self.allow_host, place=self.title, fuse=fuse)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the machine does not execute of it."""

@@ -47,9 +47,12 @@ _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
 #: Options that a kind of source refuses, with what they go with.
 _REFUSED = {
-    "--matmul": {"allow_host": "a model", "dim": "a model"},
+    "--matmul": dict.fromkeys(("allow_host", "dim", "compare", "host_only"), "a model"),
     "a model": {},
-    "a tile program": {"refine": "products and convolutions", "allow_host": "a model", "dim": "a model"},
+    "a tile program": {
+        "refine": "products and convolutions",
+        **dict.fromkeys(("allow_host", "dim", "compare", "host_only"), "a model"),
+    },
     "a directory": {
         "allow_host": "a model",
         "dim": "a model",
@@ -134,6 +137,8 @@ class _Run:
 @click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
+@click.option("--compare", type=click.Choice(["onnxruntime"]), help="Compare every tensor of a model too.")
+@click.option("--host-only", is_flag=True, help="Accept a model of which nothing runs on the machine.")
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
 @printing
 @click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
@@ -179,7 +184,11 @@ def _ran(asked: _Run, say: Progress) -> Run:
         made = _compiled(asked, arrays, ports, say)
         with _about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
-        run = made.run(given, on=on, seed=seed, waves=asked.files.waves, progress=say, **ports)
+        ports |= {"waves": asked.files.waves, "host_only": asked.options["host_only"]}
+        run = made.run(given, on=on, seed=seed, progress=say, **ports)
+        if asked.options["compare"]:
+            say("onnxruntime executes the model")
+            run.compare_reference()
     return replace(run, title=asked.title)
 
 
@@ -261,6 +270,8 @@ def _show(run: Run) -> None:
     console.print(table)
     for check in run.checks:
         if check.ok:
-            console.print("\N{CHECK MARK} every result equals the reference's, bit for bit")
+            told = {"results": "every result equals the reference's, bit for bit"}
+            text = told.get(check.name, check.what)
+            console.print(f"\N{CHECK MARK} {text}", markup=False, highlight=False)
         else:
             console.print(f"\N{BALLOT X} {check.detail}", markup=False, highlight=False)

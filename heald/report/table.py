@@ -25,6 +25,8 @@ _CAPTION = (
     "Cycles count from the end of the operators before, so they add up. The bottleneck is what most of them\n"
     "went to. Array busy is the share of its peak in them. Operators may start early: a bound may be above."
 )
+#: Tensors that differ from onnxruntime's which are shown behind the first.
+_MOST_TENSORS = 5
 #: Least width of a name in a narrow terminal.
 _NAME = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -148,8 +150,11 @@ def _bar(share: float, length: int = _BAR) -> Text:
 
 def _verdict(report: Run) -> list[str | Text]:
     first = report.first_divergence
-    if not report.results and report.correct:
-        return [Text("! nothing ran on the machine, so nothing was checked", "yellow"), *_hosts(report)]
+    if isinstance(report, ModelRun) and not report.ran_on_machine and report.correct:
+        why = "" if report.host_only else ", which --host-only accepts"
+        text = f"nothing ran on the machine, so nothing was checked{why}"
+        line = Text(f"! {text}", "yellow") if report.host_only else Text(f"\u2717 {text}", "bold red")
+        return [line, *_hosts(report), *_beside(report)]
     lines: list[str | Text] = []
     if report.correct:
         lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
@@ -194,7 +199,20 @@ def _configurations(report: ModelRun) -> list[str | Text]:
     if not lines and count:
         all_of_them = f"all {count} bitstreams decode to their loops"
         lines.append(f"[green]✓[/] {'the bitstream decodes to its loop' if count == 1 else all_of_them}")
-    return lines + _hosts(report)
+    return [*lines, *_hosts(report), *_beside(report)]
+
+
+def _beside(report: ModelRun) -> list[Text]:
+    """What became of the comparison with onnxruntime, and the tensors that differ beyond roundings."""
+    found = report.compared
+    if found is None:
+        return []
+    if found.ok:
+        return [Text.assemble(("\u2713 ", "green"), f"onnxruntime {found.version}: {found.summary}")]
+    others = [t for t in found.tensors if t.status == "different" and t is not found.first]
+    lines = [Text(f"\u2717 {found.summary}", "bold red"), *(Text(f"  {t}") for t in others[:_MOST_TENSORS])]
+    left = len(others) - _MOST_TENSORS
+    return [*lines, Text(f"  and {left} more (--json and --report have them)")] if left > 0 else lines
 
 
 def _hosts(report: Run) -> list[Text]:

@@ -33,18 +33,19 @@ def import_model(
     allow_host: bool = False,
     place: str = "model",
     hosted: Mapping[str, str] = MappingProxyType({}),
+    fuse: bool = True,
 ) -> Network:
     """The network of an ONNX file, or of an `onnx.ModelProto` that messages call `place`.
 
     Nodes that the machine cannot execute are refused, or left to the host with `allow_host`; so are those
-    that `hosted` names, with the reason. Raises `RefusedError` with all that is refused, and `InputError` for
-    what cannot be read.
+    that `hosted` names, with the reason. Without `fuse` every tensor that is quantised has an operator of its
+    own. Raises `RefusedError` with all that is refused, and `InputError` for what cannot be read.
     """
     importer = read(source, allow_host=allow_host, place=place, hosted=hosted)
     refused = [r for r in importer.refusals if r.lost or not allow_host]
     if refused:
         raise RefusedError(refused)
-    return network_of(importer)
+    return network_of(importer, fuse)
 
 
 def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapping[str, str]) -> Importer:
@@ -62,7 +63,7 @@ def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapp
     return importer
 
 
-def network_of(importer: Importer) -> Network:
+def network_of(importer: Importer, fuse: bool = True) -> Network:
     """What was read as a network."""
     model, operators, tensors = importer.model, importer.operators, importer.tensors
     for name, instead in importer.taken.items():
@@ -72,7 +73,7 @@ def network_of(importer: Importer) -> Network:
             tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
     ranges = importer.ranges
     network = Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges)
-    return _edges_outside(fused(network))
+    return _edges_outside(fused(network) if fuse else network)
 
 
 def _edges_outside(network: Network) -> Network:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Attributes of ours that ONNX does not know.
 _OURS = ("opset", "sums_of_32_bits")
-#: The form of the models of one node: the newest that the oldest onnxruntime reads.
+#: The form of models for onnxruntime: the newest that the oldest one reads.
 _IR_VERSION = 10
 #: Nodes that are kept ready. A small one takes some 100 KB and 0.3 ms to make.
 _SESSIONS = 1024
@@ -83,9 +83,9 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
     if node.op_type == "QuantizeLinear" and np.isnan(arrays["i0"]).any():
         raise InputError(f"{name}: values to quantise must be numbers, not NaN")
     kinds = tuple((n, str(a.dtype)) for n, a in arrays.items())
-    session = _session(node.SerializeToString(), opset, kinds, name)
+    made = _session(node.SerializeToString(), opset, kinds, name)
     try:
-        found = session.run(None, {n: np.asarray(a, order="C") for n, a in arrays.items()})
+        found = made.run(None, {n: np.asarray(a, order="C") for n, a in arrays.items()})
     except Exception as error:  # the library raises errors of any type
         raise InputError(f"{name}: onnxruntime cannot compute it: {_reason(error)}") from None
     return [np.asarray(x) for x in found]
@@ -100,35 +100,39 @@ def check_node(node: NodeProto, opset: int, elements: Sequence[str], name: str) 
 @functools.lru_cache(maxsize=_SESSIONS)
 def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: str) -> Any:
     """The node as a model of its own in onnxruntime, not rewritten, for operands of any shape."""
-    import onnxruntime
     from onnx import NodeProto, helper
 
     proto = NodeProto.FromString(node)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = _FATAL
     try:
         inputs = [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
             for n, kind in kinds
         ]
         outputs = [helper.make_empty_tensor_value_info(o) for o in proto.output if o]
+        graph = helper.make_graph([proto], "node", inputs, outputs)
         versions = {"": opset, **({proto.domain: 1} if proto.domain else {})}
-        model = helper.make_model(
-            helper.make_graph([proto], "node", inputs, outputs),
-            opset_imports=[helper.make_opsetid(*version) for version in versions.items()],
-            ir_version=_IR_VERSION,
-        )
-        return onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        opsets = [helper.make_opsetid(*version) for version in versions.items()]
+        return session(helper.make_model(graph, opset_imports=opsets))
     except Exception as error:
         types = ", ".join(kind for _, kind in kinds)
         raise InputError(
             f"{name}: onnxruntime, which runs the host's operators, has none of opset {opset} for {types} "
             f"({_reason(error)}); convert the model to opset 13 or newer, or to other types"
         ) from None
+
+
+def session(model: Any) -> Any:
+    """An `onnx.ModelProto` in onnxruntime, not rewritten, on one thread; raises what the library raises."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL
+    model.ir_version = min(model.ir_version, _IR_VERSION)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _reason(error: Exception) -> str:

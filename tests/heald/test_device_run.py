@@ -105,7 +105,10 @@ def test_the_command_tells_what_the_device_gave(
     ended = heald(*run, "--outputs", outputs, "--json")
     assert ended.code == 0, ended.err
     told = json.loads(ended.out)
-    assert list(told) == ["device", "correct", "cycles", "seconds", "first_wrong", "outputs", "programs"]
+    assert list(told) == [
+        *("device", "correct", "cycles", "seconds", "first_wrong", "outputs", "ran_on_machine", "compared"),
+        "programs",
+    ]
     assert (told["device"], told["correct"]) == ("uart:/dev/x", True)
     with np.load(outputs) as found:
         assert found["y0"].shape == (5, 7)

@@ -41,6 +41,8 @@ KEYS = {
     "first_wrong",
     "programs",
     "compile_seconds",
+    "ran_on_machine",
+    "compared",
     "outputs",
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cosim.compare import Divergence
 from cosim.job import Job, Outcome
+from cosim.session.onnxruntime_comparison import ModelComparison
 from cosim.session.results import Bounded, Check
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
@@ -112,7 +113,10 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole run. `facts` are further lines for people, by name (simulator, seconds, seed)."""
+    """A whole run. `facts` are further lines for people, by name (simulator, seconds, seed).
+
+    `compared` is the comparison with onnxruntime, if there is one.
+    """
 
     title: str
     config: MachineConfig
@@ -124,6 +128,7 @@ class RunReport:
     tilings: tuple[Tiling, ...] = ()
     tensors: tuple[TensorRow, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    compared: ModelComparison | None = None
 
     @property
     def verified(self) -> bool:

@@ -1,0 +1,324 @@
+"""A model's tensors beside those of onnxruntime, which executes the whole model without rewriting it.
+
+Each operator is computed twice: as it ran, and again on the operands that onnxruntime has. The second tells
+what an operator does by itself from what it was handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hw.errors import InputError
+from hw.html import table
+from sw.graph import reference
+from sw.graph.host import session
+from sw.graph.network import Network, Operator
+from sw.operators.normalisation.operator import Normalisation
+from sw.operators.softmax import Softmax
+
+Arrays = Mapping[str, np.ndarray]
+#: What becomes of a tensor: the same; own roundings next to a tie; what its operands have; anything else.
+Status = Literal["equal", "rounded", "carried", "different"]
+#: How far from a tie onnxruntime's real number may be in steps, by itself and by its greatest magnitude:
+#: it adds in float32.
+_NEAR, _RELATIVE, _FARTHEST = 2.0**-12, 2.0**-21, 2.0**-4
+#: What floats of one operator may differ by, of the greatest of them.
+_FLOATS = 1e-5
+
+
+@dataclass(frozen=True)
+class ComparedTensor:
+    """A quantised tensor of the model, and how it differs from onnxruntime's.
+
+    `node` and `op` are those of the model that make it. `largest` and `mean` differences are in steps of its
+    scale; of floats without one `unit` is empty and they are numbers. `cosine` is that of all elements less
+    the zero point. `own` is the largest difference of the operator on onnxruntime's operands.
+    """
+
+    name: str
+    node: str
+    op: str
+    element: str
+    elements: int
+    differing: int
+    largest: float
+    mean: float
+    cosine: float
+    own: float
+    status: Status
+    unit: str = "steps"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its JSON, in which what is not finite is missing."""
+        found = asdict(self).items()
+        return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in found}
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        return (
+            f"node {self.node} ({self.op}): {self.differing:,} of {self.elements:,} elements of {self.name} "
+            f"differ, by {self.largest:.4g}{unit} at most, cosine {self.cosine:.6f}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ModelComparison:
+    """What became of a model beside onnxruntime; `tensors` are in the order of the model."""
+
+    version: str
+    tensors: tuple[ComparedTensor, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is equal, or differs as docs/network.md says."""
+        return not any(t.status == "different" for t in self.tensors)
+
+    @property
+    def first(self) -> ComparedTensor | None:
+        """The first tensor that differs otherwise, else the first that differs at all."""
+        apart = [t for t in self.tensors if t.status != "equal"]
+        return next((t for t in apart if t.status == "different"), apart[0] if apart else None)
+
+    def count(self, status: Status) -> int:
+        """Tensors of this status."""
+        return sum(t.status == status for t in self.tensors)
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        equal, all_of_them = self.count("equal"), len(self.tensors)
+        if self.first is None:
+            return f"all {all_of_them} tensors that were compared are onnxruntime's"
+        if not self.ok:
+            return f"not what onnxruntime computes: {self.first}"
+        return (
+            f"{equal} of {all_of_them} tensors are onnxruntime's, {all_of_them - equal} differ by roundings "
+            f"next to a tie and what follows from them; first {self.first}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its JSON."""
+        first = self.first
+        return {
+            "with": "onnxruntime",
+            "version": self.version,
+            "ok": self.ok,
+            "summary": self.summary,
+            "first": first and first.as_dict(),
+            "tensors": [t.as_dict() for t in self.tensors],
+        }
+
+    def __repr__(self) -> str:
+        return f"<onnxruntime {self.version}: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        head = ("tensor", "node", "elements", "differ", "largest", "mean", "cosine", "")
+        rows = [
+            (t.name, f"{t.node} ({t.op})", t.elements, t.differing, t.largest, t.mean, t.cosine, t.status)
+            for t in self.tensors
+        ]
+        return f"<p>{self.summary}</p>{table(head, rows)}"
+
+
+def compare_model(model: Any, network: Network, inputs: Arrays, ran: Arrays) -> ModelComparison:
+    """Compare tensors of a run with what onnxruntime makes of the `onnx.ModelProto` and the inputs.
+
+    `network` is the model without fusing, so that each rounding is looked at by itself; `ran` are tensors of
+    the run by name, others are what the network makes of the inputs. Raises `InputError` where onnxruntime
+    cannot run the model.
+    """
+    import onnxruntime
+
+    made = _Nodes(model)
+    arrays = reference.run(network, inputs, everything=True)
+    arrays |= {n: a for n, a in ran.items() if n in arrays and a.shape == arrays[n].shape}
+    names = [n for n in made.producers if n in network.tensors and n in arrays]
+    theirs = _run(model, {*names, *made.reals(names)}, inputs)
+    own = _own(network, {**inputs, **{n: theirs[n] for n in names}}, made, theirs)
+    tensors = []
+    for name in names:
+        element = network.tensors[name].element
+        if str(theirs[name].dtype) != element and name not in network.outputs:
+            continue  # whole numbers of ours that stand for real ones
+        tensors.append(_compared(name, made, arrays[name], theirs[name], own.get(name, _Own())))
+    return ModelComparison(str(onnxruntime.__version__), tuple(tensors))
+
+
+class _Nodes:
+    """What the comparison looks up in a model: who makes a tensor, and its scale and zero point."""
+
+    #: Where nodes have scale and zero point of their result behind its inputs.
+    _RESULTS: Mapping[str, int] = {
+        "QuantizeLinear": 1,
+        "QLinearConv": 6,
+        "QLinearMatMul": 6,
+        "QGemm": 7,
+        "QLinearAdd": 6,
+        "QLinearMul": 6,
+        "QLinearConcat": 0,
+    }
+
+    def __init__(self, model: Any) -> None:
+        from onnx import numpy_helper
+
+        self.producers: dict[str, tuple[str, Any]] = {}
+        self.constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        for number, node in enumerate(model.graph.node):
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+                continue
+            self.producers |= {name: (node.name or f"#{number}", node) for name in node.output if name}
+        self.grids = dict(self._grids())
+
+    def _grids(self) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+        for _, node in self.producers.values():
+            at = self._RESULTS.get(node.op_type)
+            given = list(node.input)
+            if at is not None and at < len(given):
+                yield node.output[0], self._grid(*given[at : at + 2])
+            if node.op_type == "DequantizeLinear":
+                yield given[0], self._grid(*given[1:3])
+                # A real number at the edge of the model has the steps of what it was made from.
+                yield node.output[0], (self._grid(*given[1:3])[0], np.zeros(()))
+
+    def _grid(self, scale: str, zero: str = "") -> tuple[np.ndarray, np.ndarray]:
+        return self.constants.get(scale, np.zeros(())), self.constants.get(zero, np.zeros(()))
+
+    def reals(self, names: Sequence[str]) -> set[str]:
+        """The real numbers that QuantizeLinear puts on the grids of these tensors."""
+        found = {self.real(name) for name in names}
+        return {name for name in found if name in self.producers}
+
+    def real(self, name: str) -> str:
+        """The real numbers that QuantizeLinear makes a tensor from, empty where it does not."""
+        node = self.producers[name][1] if name in self.producers else None
+        return str(node.input[0]) if node is not None and node.op_type == "QuantizeLinear" else ""
+
+    def steps(self, name: str, theirs: Arrays) -> np.ndarray | None:
+        """A tensor before it was rounded, in steps of its scale; None where the model does not have it."""
+        real = theirs.get(self.real(name))
+        scale = self.grids[name][0] if name in self.grids else np.zeros(())
+        if real is None or not scale.all():
+            return None
+        if scale.size > 1:
+            node = self.producers[name][1]
+            axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+            form = [1] * real.ndim
+            form[axis] = -1
+            scale = scale.reshape(form)
+        return np.asarray(real / scale, np.float64)
+
+
+def _run(model: Any, names: set[str], inputs: Arrays) -> dict[str, np.ndarray]:
+    """Tensors of a model by onnxruntime."""
+    from onnx import ModelProto, helper
+
+    wider = ModelProto()
+    wider.CopyFrom(model)
+    have = {o.name for o in wider.graph.output}
+    wider.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in sorted(names - have))
+    try:
+        made = session(wider)
+        order = [o.name for o in made.get_outputs()]
+        return dict(zip(order, made.run(None, {n: np.asarray(a) for n, a in inputs.items()}), strict=True))
+    except Exception as error:  # the library raises errors of any type
+        line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"onnxruntime cannot run the model, so nothing is compared: {line[:180]}") from None
+
+
+@dataclass
+class _Own:
+    """What operators do to a tensor on onnxruntime's operands; `documented` if docs/network.md has it."""
+
+    largest: float = 0.0
+    documented: bool = True
+
+
+def _own(network: Network, given: Arrays, made: _Nodes, theirs: Arrays) -> dict[str, _Own]:
+    """Every operator on onnxruntime's tensors; tensors that it does not have are computed from those."""
+    held = {n: t.constant for n, t in network.tensors.items() if t.constant is not None}
+    for name, array in given.items():
+        tensor = network.tensors[name]
+        if str(array.dtype) == tensor.element and array.size == tensor.elements:
+            held[name] = array.reshape(tensor.shape)
+    known, found = set(held), dict[str, _Own]()
+    for operator in network.operators:
+        tensor = network.tensors[operator.output.tensor]
+        result = reference.result_of(operator, network, held).astype(tensor.element)
+        if tensor.name not in known:
+            held.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element))
+            operator.output.write(held[tensor.name], result)
+            continue
+        own = found.setdefault(tensor.name, _Own())
+        _judge(own, operator, result, operator.output.of(held[tensor.name]), made.steps(tensor.name, theirs))
+    return found
+
+
+def _judge(
+    own: _Own, operator: Operator, ours: np.ndarray, theirs: np.ndarray, steps: np.ndarray | None
+) -> None:
+    """Add what one operator does to what is known of its tensor."""
+    apart = _apart(ours, theirs)
+    largest = float(apart.max(initial=0))
+    own.largest = max(own.largest, largest)
+    if ours.dtype.kind == "f":
+        own.documented &= largest <= _FLOATS * float(np.abs(theirs).max(initial=1))
+    elif ours.dtype.itemsize > 1:
+        own.documented &= largest == 0
+    elif largest > 1:
+        own.documented = False
+    elif largest and steps is not None and not isinstance(operator, Softmax | Normalisation):
+        near = _NEAR + _RELATIVE * float(np.abs(steps).max(initial=0))
+        from_tie = np.abs(np.abs(steps - np.trunc(steps)) - 0.5)
+        at = operator.output.of(np.ascontiguousarray(from_tie))
+        own.documented &= bool(np.all(at[apart > 0] <= min(near, _FARTHEST)))
+
+
+def _apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Differences of elements; those that are no numbers in both are 0 apart."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _compared(name: str, made: _Nodes, ours: np.ndarray, theirs: np.ndarray, own: _Own) -> ComparedTensor:
+    node, proto = made.producers[name]
+    known = (name, node, str(proto.op_type), str(theirs.dtype), int(theirs.size))
+    if ours.dtype != theirs.dtype or ours.size != theirs.size:
+        return ComparedTensor(*known, int(theirs.size), np.inf, np.inf, 0.0, np.inf, "different", "")
+    ours = ours.reshape(theirs.shape)
+    scale, zero = made.grids.get(name, (np.zeros(()), np.zeros(())))
+    apart = _apart(ours, theirs)
+    whole = theirs.dtype.kind in "iub"
+    steps = whole or (scale.size == 1 and scale.item() > 0)
+    if steps and not whole:
+        apart = apart / scale.item()
+    differing, own_largest = int((apart > 0).sum()), own.largest
+    if steps and not whole:
+        own_largest /= scale.item()
+    status: Status = "carried"
+    if not own.documented:
+        status = "different"
+    elif not differing:
+        status = "equal"
+    elif own.largest:
+        status = "rounded"
+    offset = zero.item() if whole and zero.size == 1 else 0
+    return ComparedTensor(
+        *(*known, differing, float(apart.max(initial=0)), float(apart.mean()) if apart.size else 0.0),
+        *(_cosine(ours, theirs, offset), own_largest, status, "steps" if steps else ""),
+    )
+
+
+def _cosine(ours: np.ndarray, theirs: np.ndarray, zero: float) -> float:
+    """The cosine of the angle between two arrays; 1 where both are 0."""
+    a, b = (x.astype(np.float64).reshape(-1) - zero for x in (ours, theirs))
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if not lengths or not np.isfinite(lengths):
+        return float(np.array_equal(a, b))
+    return float(np.clip(a @ b / lengths, -1, 1))
