@@ -133,6 +133,13 @@ def _q_gemm(parts: _Parts) -> None:
 
 
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
+    node = parts.node
+    if any(name not in parts.constants for name in node.inputs[2:4]):
+        # Scales that are found at run time.
+        total = parts.add("MatMulInteger", *node.inputs[:2], node.optional(4), node.optional(5))
+        scale = parts.add("Mul", *node.inputs[2:4])
+        parts.plus(parts.add("Mul", parts.add("Cast", total, to=1), scale), 6)
+        return
     parts.scale(2, 3)
     operands = [parts.dequantised(0, 2, axis=-2), parts.dequantised(1, 2, axis=-1)]
     parts.plus(parts.add("MatMul", *operands, **_IN_32_BITS), 6)

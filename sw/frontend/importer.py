@@ -38,6 +38,8 @@ class Importer:
         self.producers: dict[str, OnnxNode] = {}
         self.hosted: dict[str, View] = {}
         self.ranges: dict[str, tuple[float, float]] = {}
+        #: Tensors in float32 that the host computes before the machine starts, or behind it.
+        self.edges: set[str] = set()
         #: Outputs of the model whose name another tensor has, and the names that they have instead.
         self.taken: dict[str, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}

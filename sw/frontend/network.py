@@ -78,7 +78,12 @@ def network_of(importer: Importer, fuse: bool = True) -> Network:
 
 def _edges_outside(network: Network) -> Network:
     """Quantisation of inputs comes first and dequantisation of outputs last: the machine works in between."""
-    read = {view.tensor for operator in network.operators for view in operator.inputs}
+    # What operators read that do not come last.
+    read: set[str] = set()
+    for operator in reversed(network.operators):
+        edge = isinstance(operator, HostOperator) and operator.edge
+        if not edge or operator.output.tensor in read:
+            read.update(view.tensor for view in operator.inputs)
     # What the host can compute before the machine starts.
     early = {*network.inputs, *(n for n, t in network.tensors.items() if t.constant is not None)}
 
@@ -90,7 +95,16 @@ def _edges_outside(network: Network) -> Network:
             return 0
         return 1 if operator.output.tensor in read else 2
 
-    return dataclasses.replace(network, operators=tuple(sorted(network.operators, key=place)))
+    placed = [(place(operator), operator) for operator in network.operators]
+    operators = [_inner(o) if p == 1 else o for p, o in sorted(placed, key=lambda pair: pair[0])]
+    return dataclasses.replace(network, operators=tuple(operators))
+
+
+def _inner(operator: Operator) -> Operator:
+    """An operator between others of the machine, which is no edge of the model."""
+    if not (isinstance(operator, HostOperator) and operator.edge):
+        return operator
+    return dataclasses.replace(operator, edge=False, reason="what it computes in float32 is quantised again")
 
 
 def _import(importer: Importer, node: OnnxNode) -> None:

@@ -128,17 +128,46 @@ def _as_products(
 @imports("ConvInteger")
 def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
     x, w = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
-    zero_x = importer.fixed(node, 2, "the zero point of the images")
-    if zero_x is not None and (zero_x.size != 1 or str(zero_x.dtype) != x.element):
-        raise node.error(f"the zero point of the images must be one {x.element}")
+    zero_x = zero_points(importer, node, 2, x, (1,), lambda z: z.reshape(()))
     shape = (w.shape[0], 1, 1, 1)
     zero_w = zero_points(importer, node, 3, w, shape, lambda z: z.reshape(-1, 1, 1) if z.size > 1 else z)
     given = zero_w.array(importer)
     if given is not None and at_edges(importer, node, x, w):
         given = given.reshape(-1, *(1,) * (len(w.shape) - 1))
         w, zero_w, x = deepened(importer, node, w, given, 1, x, 1, x.shape[1] // w.shape[1])
-    total, _ = _convolved(importer, node, x, w, int(zero_x.item()) if zero_x is not None else 0, zero_w)
-    return total
+    total, _ = _convolved(importer, node, x, w, zero_x.base, zero_w)
+    return total if zero_x.more is None else _less_zero(importer, node, total, x, w, zero_w, zero_x.more)
+
+
+def _less_zero(
+    importer: Importer, node: OnnxNode, total: Stored, x: Bytes, w: Bytes, zero_w: Zeros, zero_x: View
+) -> Stored:
+    """Sums for a zero point of the images that is computed: less it times the weights that meet pixels.
+
+    Pixels outside of the image count as the zero point, which makes their products 0.
+    """
+    held, zero = importer.array(w.view), zero_w.all(importer)
+    if held is None or zero is None:
+        raise node.error("weights must be constants where the zero point of the images is computed")
+    rows, cols = two(axes(node, x, w.shape[2:])[0])
+    less = held.astype(np.int64) - zero.reshape(-1, *(1,) * (len(w.shape) - 1))
+    # Weights of all channels of a group meet pixels at the same places.
+    kernel = less.sum(axis=1).reshape(w.shape[0], rows.kernel, cols.kernel)
+    met = np.einsum("mrc,ra,cb->mab", kernel, _inside(rows), _inside(cols)).astype(np.int32)
+    if np.all(met == met[:, :1, :1]):
+        met = met[:, :1, :1]
+    if len(x.shape) == 3:
+        met = met[:, 0]
+    known = importer.constant(met, f"{node.outputs[0]}.met")
+    value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
+    operands = (total.view, zero_x, known)
+    return importer.elementwise(node, value, operands, total.shape, "int32", f"{node.outputs[0]}.less")
+
+
+def _inside(axis: Axis) -> np.ndarray:
+    """By place in the kernel and output: whether it meets a pixel of the image."""
+    place = np.arange(axis.kernel)[:, None] * axis.dilation + np.arange(axis.outputs) * axis.stride
+    return ((place >= axis.before) & (place < axis.before + axis.size)).astype(np.int64)
 
 
 @imports("Conv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import heald as hd
 from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.network import import_model
+from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
 from tests.machines import TEST
 from tests.sw.quantised_models import runtime
@@ -26,14 +28,22 @@ def bits(shape: tuple[int, ...], element: str, seed: int = 0) -> np.ndarray:
     return drawn.view(kind).reshape(shape)
 
 
-def compare(b: Builder, *outputs: str, rtl: bool = True) -> None:
-    """A model's results for inputs drawn bit by bit equal onnxruntime's; `rtl`: on the RTL, else by NumPy."""
+def compare(b: Builder, *outputs: str, rtl: bool = True, allow_host: bool = False) -> None:
+    """A model's results for inputs drawn bit by bit equal onnxruntime's; `rtl`: on the RTL, else by NumPy.
+
+    Float32 that is quantised at run time is drawn from numbers.
+    """
     made = b.model(*outputs)
-    network = import_model(made)
-    given = ((name, network.tensors[name]) for name in network.inputs)
-    inputs = {name: bits(t.shape, t.element, number) for number, (name, t) in enumerate(given)}
+    network = import_model(made, allow_host=allow_host)
+    dynamic = [n.input[0] for n in made.graph.node if n.op_type == "DynamicQuantizeLinear"]
+    inputs = {}
+    for number, name in enumerate(network.inputs):
+        t = network.tensors[name]
+        inputs[name] = bits(t.shape, t.element, number)
+        if name in dynamic:
+            inputs[name] = b.rng.normal(size=t.shape).astype(np.float32)
     if rtl:
-        report = hd.compile(made, TEST).run(inputs, on="cpp")
+        report = hd.compile(made, TEST, allow_host=allow_host).run(inputs, on="cpp")
         assert report.verified, report.failure
     found = report.outputs if rtl else run(network, inputs)
     for name, wanted in runtime(made, inputs).items():
@@ -252,3 +262,59 @@ def test_what_takes_many_copies_is_refused() -> None:
     model = b.model(b.op("Reshape", b.op("Gather", x, b.constant(places, np.int64)), whole(b, 400)))
     with pytest.raises(InputError, match=r"n0 \(Gather\): moving its elements takes more than 64 copies"):
         import_model(model)
+
+
+def dynamic(b: Builder, x: str) -> tuple[str, str, str]:
+    found = b.ops("DynamicQuantizeLinear", x, count=3)
+    return found[0], found[1], found[2]
+
+
+def scaled(b: Builder, total: str, scale: str) -> str:
+    """Sums of products times the scale that was found, and one of weights."""
+    both = b.op("Mul", scale, b.constant(0.013, np.float32))
+    return b.op("Mul", b.op("Cast", total, to=1), both)
+
+
+def test_products_of_dynamic_quantisation_run_on_the_machine() -> None:
+    """The host computes float32 at the edges of the model only: nothing has to be allowed."""
+    b = Builder(3)
+    x, scale, zero = dynamic(b, b.input((1, 3, 6, 7), "float32"))
+    w = b.constant(b.rng.integers(0, 256, (4, 3, 3, 3), dtype=np.uint8))
+    total = b.op("ConvInteger", x, w, zero, b.constant(119, np.uint8), pads=[1, 1, 0, 1])
+    y = b.op("Relu", b.op("Add", scaled(b, total, scale), b.constant(np.ones((4, 1, 1)), np.float32)))
+    a, a_scale, a_zero = dynamic(b, b.input((5, 9), "float32"))
+    product = b.op("MatMulInteger", a, b.constant(b.rng.integers(-99, 99, (9, 4), dtype=np.int8)), a_zero)
+    compare(b, y, scaled(b, product, a_scale))
+
+
+def test_dynamic_quantisation_between_products_is_the_hosts() -> None:
+    b = Builder(3)
+    x, scale, zero = dynamic(b, b.input((5, 9), "float32"))
+    first = b.op("MatMulInteger", x, b.constant(b.rng.integers(-99, 99, (9, 4), dtype=np.int8)), zero)
+    h, h_scale, h_zero = dynamic(b, b.op("Relu", scaled(b, first, scale)))
+    second = b.op("MatMulInteger", h, b.constant(b.rng.integers(-99, 99, (4, 3), dtype=np.int8)), h_zero)
+    y = scaled(b, second, h_scale)
+    with pytest.raises(InputError, match=r"DynamicQuantizeLinear\): its input is computed in float32"):
+        import_model(b.model(y))
+    compare(b, y, rtl=False, allow_host=True)
+    operators = import_model(b.model(y), allow_host=True).operators
+    assert [o.edge for o in operators if isinstance(o, HostOperator) and o.op == "Relu"] == [False]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "how"),
+    [
+        ((2, 4, 7, 8), (6, 2, 3, 3), {"pads": [1, 2, 1, 0], "strides": [2, 1], "group": 2}),
+        ((1, 3, 9), (5, 3, 4), {"pads": [2, 2], "dilations": [2]}),
+        ((1, 2, 700), (3, 2, 200), {"pads": [20, 20], "strides": [7]}),
+    ],
+)
+def test_zero_points_of_images_may_be_computed(
+    shape: tuple[int, ...], kernel: tuple[int, ...], how: dict[str, Any]
+) -> None:
+    b = Builder(2)
+    x, zero = b.input(shape, "uint8"), b.input((), "uint8")
+    w, zero_w = b.constant(b.rng.integers(0, 255, kernel, dtype=np.uint8)), b.constant(120, np.uint8)
+    compare(
+        b, b.op("ConvInteger", x, w, zero, zero_w, **how), b.op("ConvInteger", x, w, zero, **how), rtl=False
+    )

@@ -13,6 +13,7 @@ from sw.frontend.node import SUMS, OnnxNode
 from sw.frontend.sums import SAME_SCALE, WORD
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument
+from sw.operators.dynamic import at_edge
 from sw.operators.elementwise.integers import FLOAT_BITS, of_bits, where
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
@@ -54,6 +55,8 @@ def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value
     arrays = [held(importer, value) for value in values]
     if all(a is not None for a in arrays):
         return Constant(apply_function(op, [a for a in arrays if a is not None], attributes))
+    if (edge := at_edge(importer, node, op, values)) is not None:
+        return edge
     given = [real(node, value, repr(name)) for value, name in zip(values, node.inputs, strict=False)]
     # A constant that is dequantised and one number is simply that number.
     given = [Constant(a) if a is not None and a.size == 1 else v for v, a in zip(given, arrays, strict=True)]
