@@ -47,8 +47,11 @@ def wholes(to: Lowering, parts: Sequence[Summand], constant: np.ndarray) -> tupl
         else:
             own.append(part)
     found = []
-    for group in groups:
-        added = _added(to, group)
+    reaches = [sum(p.leaf.reach * np.abs(p.factor(np.float64)) for p in group) for group in groups]
+    for number, group in enumerate(groups):
+        # What is limited must stay outside of the type whatever is added to it.
+        others = sum(r for other, r in enumerate(reaches) if other != number)
+        added = _added(to, group, _BEYOND + np.abs(constant) + others)
         if added is not None:
             found.append(added)
             continue
@@ -81,8 +84,11 @@ def _single(to: Lowering, part: Summand) -> Whole:
     return Whole(apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero")), leaf.reach, part)
 
 
-def _added(to: Lowering, group: Sequence[Summand]) -> Whole | None:
-    """The sum of parts of 32 bits with one scale; None where limits of 32 bits would change the result."""
+def _added(to: Lowering, group: Sequence[Summand], beyond: np.ndarray) -> Whole | None:
+    """The sum of parts of 32 bits with one scale; None where limits of 32 bits would change the result.
+
+    That is where a limited sum is less than `beyond` in steps of the result.
+    """
     first = next((p for p in group if _constant(to, p) is None), None)
     if first is None:
         return None
@@ -93,7 +99,7 @@ def _added(to: Lowering, group: Sequence[Summand]) -> Whole | None:
         for other in singles[1:]:
             total = apply("add", total, other.value)
         return Whole(total, reach, first)
-    if not np.all(_LIMITED * np.abs(first.factor(np.float64)) >= _BEYOND):
+    if not np.all(_LIMITED * np.abs(first.factor(np.float64)) >= beyond):
         return None
     return Whole(_limited([x.value for x in singles]), WORD, first)
 

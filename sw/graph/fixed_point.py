@@ -156,7 +156,7 @@ def _candidates(terms: Sequence[Term], constant: Fraction) -> Iterator[Way]:
     every = itertools.product(range(most, _LEAST_FRACTION - 1, -1), roundings)
     for fraction, chosen in itertools.islice(every, _TRIES):
         yield functools.partial(narrow, constant=constant, fraction=fraction, roundings=chosen)
-    for snapped in (10, 0):
+    for snapped in (10, 0) if most > 0 else ():
         yield functools.partial(wide, constant=constant, upper=most - 1, snapped=snapped)
 
 

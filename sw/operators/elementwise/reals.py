@@ -18,6 +18,9 @@ from sw.operators.elementwise.integers import FLOAT_BITS, of_bits, where
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
 
+#: The greatest whole number below which float32 has all.
+_FLOAT32 = 1 << 24
+
 
 def real(node: OnnxNode, value: Value, what: str) -> Reals:
     """A value as real numbers; raises `InputError` for what has to be quantised first."""
@@ -58,14 +61,19 @@ def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value
     if (edge := at_edge(importer, node, op, values)) is not None:
         return edge
     given = [real(node, value, repr(name)) for value, name in zip(values, node.inputs, strict=False)]
-    # A constant that is dequantised and one number is simply that number.
-    given = [Constant(a) if a is not None and a.size == 1 else v for v, a in zip(given, arrays, strict=True)]
+    given = [_number(v, a) for v, a in zip(given, arrays, strict=True)]
     shape = np.broadcast_shapes(*(v.shape for v in given))
     inputs = tuple(
         Constant(v.array.reshape(())) if isinstance(v, Constant) and v.array.size == 1 else spread(v, shape)
         for v in given
     )
     return Real(op, inputs, shape, node, attributes)
+
+
+def _number(value: Reals, array: np.ndarray | None) -> Reals:
+    """A constant that is dequantised and one number as that number, where float32 holds it."""
+    exact = not isinstance(value, Dequantised) or value.reach <= _FLOAT32
+    return Constant(array) if array is not None and array.size == 1 and exact else value
 
 
 def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> Dequantised | None:

@@ -89,6 +89,26 @@ def test_sums_of_70000_products_are_split(bias: list[int] | None, scale: float) 
     assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
+@pytest.mark.parametrize("bias", [MOST, 5_000_000])
+def test_one_bias_against_sums_that_are_split(bias: int) -> None:
+    c, depth = Case(), 66_000
+    a, w = np.full((1, depth), 255, np.uint8), np.full((depth, 1), 127, np.int8)
+    w[: depth // 2] = -128
+    w[-20_000:] = -128
+    real = c.b.op("Gemm", c.operand(a), c.operand(w, constant=True), c.bias([bias]))
+    exact = a.astype(np.int64) @ w + bias
+    ours, theirs = c.found(real, 2.0**23)
+    assert np.array_equal(ours, rounded(exact, 2.0**23))
+    assert np.abs(ours.astype(int) - theirs).max() <= 1
+
+
+def test_products_of_two_tensors_far_beyond_their_type_are_refused() -> None:
+    c = Case()
+    x, y = (c.operand(drawn((4,), "int8", seed), 2.0**20) for seed in (1, 2))
+    with pytest.raises(InputError, match="no product in fixed point is exact for these scales"):
+        c.found(c.b.op("Mul", x, y), 1.5)
+
+
 def test_a_convolution_of_many_channels_is_split() -> None:
     c, channels = Case(), 34_000
     x, w = np.full((1, channels, 1, 2), 255, np.uint8), np.full((1, channels, 1, 1), 255, np.uint8)
