@@ -16,22 +16,20 @@ from typing import Any
 
 import heald
 from cosim.session.network import CompiledModel, Step, checked_model
-from cosim.session.program_files import read_json, read_program, write_program
+from cosim.session.program_files import parse, read_program, write_program
+from cosim.session.program_form import check_steps
+from heald.manifest import FORM, KIND, MACHINE, MANIFEST, Held, held, is_manifest
 from heald.sources import PROGRAM, GraphSource, from_files
+from hw import processes
 from hw.config import MachineConfig, to_toml
-from hw.config import load as load_machine
 from hw.errors import InputError
 from hw.package.text import filled
-from hw.processes import held
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 from sw.graph.text import text
-from sw.ir.load import load_program
 from sw.ir.program import Program
 
-MANIFEST, NETWORK, MACHINE = "manifest.json", "network.txt", "machine.toml"
-#: What a manifest says that it is, and the number of its form.
-KIND, FORM = "heald model", 2
+NETWORK = "network.txt"
 
 
 def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
@@ -94,8 +92,8 @@ def check_target(directory: Path) -> None:
     """Raise `InputError` unless a directory can be made there, or replaced because it is one of ours."""
     if directory.is_dir():
         try:
-            ours = not any(directory.iterdir()) or bool(_manifest(directory))
-        except (OSError, InputError):
+            ours = is_manifest(directory) or not any(directory.iterdir())
+        except OSError:
             ours = False
         if not ours:
             raise InputError(f"{directory}: is no directory of heald compile, so it is not overwritten")
@@ -118,7 +116,7 @@ def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:
         ) as name:
             part = Path(name)
             _fill(part / "new", contents)
-            with held():
+            with processes.held():
                 if target.exists():
                     target.rename(part / "old")
                 try:
@@ -139,82 +137,48 @@ def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
         path.write_bytes(data)
 
 
-def machine(directory: Path) -> MachineConfig:
-    """The machine that a directory was compiled for, after all files were compared with the manifest."""
-    verified(directory)
-    return load_machine(str(directory / MACHINE))
+def load(directory: Path) -> tuple[MachineConfig, Program | tuple[CompiledModel, GraphSource]]:
+    """The machine that a directory was compiled for, and what it holds.
 
-
-def program(directory: Path) -> Program | None:
-    """The tile program that a directory holds, None where it holds a graph; raises `InputError`."""
-    if PROGRAM not in verified(directory)["files"]:
-        return None
-    return load_program(directory / PROGRAM)
-
-
-def _manifest(directory: Path) -> dict[str, Any]:
-    place = directory / MANIFEST
-    if not place.exists():
-        raise InputError(f"{directory}: must be a directory of heald compile, it has no {MANIFEST}")
-    manifest = read_json(place)
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise InputError(f"{place}: must be the manifest of a compiled model")
-    return manifest
-
-
-def verified(directory: Path) -> dict[str, Any]:
-    """The manifest, once every file has its hash; raises `InputError` with the file that differs."""
-    place, manifest = directory / MANIFEST, _manifest(directory)
-    if manifest.get("form") != FORM:
-        raise InputError(
-            f"{place}: form must be {FORM}, not {manifest.get('form')!r}: compile the model again"
-        )
-    for name, digest in manifest["files"].items():
-        try:
-            data = (directory / name).read_bytes()
-        except OSError as error:
-            raise InputError(f"{directory / name}: cannot be read: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise InputError(
-                f"{directory / name}: is not what was compiled, its SHA-256 differs from the manifest's"
-            )
-    return manifest
-
-
-def load(directory: Path) -> tuple[CompiledModel, GraphSource]:
-    """The model as it was compiled: programs and images from the files, the host's operators from the source.
-
-    Warps are checked and configurations decoded again. Raises `InputError` for a file that was changed, and
-    where this version reads the model as another network than the one that compiled it.
+    That is a tile program, or a model as it was compiled: programs and images from the files, the host's
+    operators from the source. Warps are checked and configurations decoded again. Raises `InputError` for a
+    file that was changed, and where this version reads the model as another network than the compiler did.
     """
-    manifest = verified(directory)
-    config = load_machine(str(directory / MACHINE))
+    found = held(directory)
+    config = found.machine()
+    if "steps" not in found.fields:
+        return config, parse(found.needs(PROGRAM), directory / PROGRAM)
     try:
-        held = {name: (directory / name).read_bytes() for name in manifest["files"] if "/" not in name}
-        source = from_files(held, allow_host=bool(manifest["allow_host"]))
+        whole = {name: data for name, data in found.files.items() if "/" not in name}
+        source = from_files(whole, allow_host=found.fields["allow_host"])
         network = source.network()
     except InputError as error:
         raise InputError(f"{directory}: {error}") from None
-    if text(network) + "\n" != (directory / NETWORK).read_text(encoding="utf-8"):
-        made = manifest["versions"]["heald"]
+    if f"{text(network)}\n".encode() != found.needs(NETWORK):
+        made = found.fields["versions"]["heald"]
         raise InputError(
             f"{directory / NETWORK}: this version ({heald.__version__}) reads the model as another "
             f"network than the one that compiled it ({made}): compile it again"
         )
-    steps = list[Step](_steps(directory, manifest, network, config))
-    return checked_model(network, config, steps, {}), source
+    for key, names in (("inputs", network.inputs), ("outputs", network.outputs)):
+        if found.fields[key] != [_typed(network, name) for name in names]:
+            raise InputError(f"{found.place}: {key} must be those of the model")
+    steps = list[Step](_steps(found, network, config))
+    try:
+        check_steps(steps, network)
+    except InputError as error:
+        raise InputError(f"{found.place}: steps: {error}") from None
+    return config, (checked_model(network, config, steps, {}), source)
 
 
-def _steps(
-    directory: Path, manifest: Mapping[str, Any], network: Network, config: MachineConfig
-) -> Iterator[Step]:
-    for step in manifest["steps"]:
+def _steps(found: Held, network: Network, config: MachineConfig) -> Iterator[Step]:
+    for step in found.fields["steps"]:
         if "program" in step:
-            folder = directory / step["program"]
-            listed = {Path(n).name for n in manifest["files"] if Path(n).parent.name == folder.name}
-            yield read_program(folder, listed, config)
+            name = step["program"]
+            yield read_program(found.directory / name, found.folder(name), config)
             continue
-        operator = network.operators[step["operator"]]
-        if not isinstance(operator, HostOperator):
-            raise InputError(f"{directory / MANIFEST}: step {step['host']!r} must be an operator of the host")
+        number = step["operator"]
+        operator = network.operators[number] if 0 <= number < len(network.operators) else None
+        if not isinstance(operator, HostOperator) or operator.name != step["host"]:
+            raise InputError(f"{found.place}: step {step['host']!r} must be an operator of the host")
         yield operator

@@ -405,12 +405,11 @@ def compile(
 def load(directory: str | Path) -> Model:
     """A model that `Model.save` or `heald compile` wrote; raises `InputError` for files that changed."""
     path = Path(directory)
-    machine = Machine(bundle.machine(path))
-    program = bundle.program(path)
-    if program is not None:
-        return ProgramModel.of(machine, str(path), program)
-    compiled, source = bundle.load(path)
-    return GraphModel.of(machine, str(path), source, compiled, {})
+    config, found = bundle.load(path)
+    if isinstance(found, Program):
+        return ProgramModel.of(Machine(config), str(path), found)
+    compiled, source = found
+    return GraphModel.of(Machine(config), str(path), source, compiled, {})
 
 
 def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from cosim.session import program_form
 from cosim.session.machine_program import KernelFacts, MachineProgram, OperatorFacts, decoded
+from cosim.session.program_form import check_form, check_program
 from hw.assembly import assemble, listing
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -20,7 +22,9 @@ from sw.cgra.draw import to_svg
 from sw.compile.memory import Allocation, Kind
 from sw.dfg.json import format_graph, parse_graph
 from sw.graph.network import Tensor, View
-from sw.ir.load import load_program
+from sw.ir.check import check
+from sw.ir.parse import parse_program
+from sw.ir.program import Program
 
 SOURCE, SYNCHRONISED = "sequential.py", "synchronised.py"
 MEMORY, PLAN, CONSTANTS = "memory.json", "plan.json", "constants.bin"
@@ -50,15 +54,22 @@ def write_program(program: MachineProgram) -> dict[str, bytes]:
     return files
 
 
-def read_program(folder: Path, listed: set[str], config: MachineConfig) -> MachineProgram:
-    """A program from its files, of which those in `listed` have the hashes of the manifest.
+def read_program(folder: Path, files: Mapping[str, bytes], config: MachineConfig) -> MachineProgram:
+    """A program from the bytes of its files, by their names in `folder`, which messages name.
 
     Configurations are decoded again. Raises `InputError` for files that do not fit each other.
     """
-    memory, plan = (read_json(folder / name) for name in (MEMORY, PLAN))
+    held = _Files(folder, files)
+    memory, plan = (parse_json_file(held[name], folder / name) for name in (MEMORY, PLAN))
+    check_form(memory, program_form.MEMORY, f"{folder / MEMORY}: it")
+    check_form(plan, program_form.PLAN, f"{folder / PLAN}: it")
     try:
-        return _program(folder, memory, plan, listed, config)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        program = _program(held, memory, plan, config)
+        check_program(program)
+        return program
+    except InputError as error:
+        raise error if str(folder) in str(error) else InputError(f"{folder}: {error}") from None
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         # Whoever changes a file and its hash may leave out anything.
         what = f"{type(error).__name__}: {error}"
         raise InputError(
@@ -66,15 +77,37 @@ def read_program(folder: Path, listed: set[str], config: MachineConfig) -> Machi
         ) from None
 
 
-def _program(folder: Path, memory: Any, plan: Any, listed: set[str], config: MachineConfig) -> MachineProgram:
+class _Files(dict[str, bytes]):
+    """Bytes of files by name; one that is not there is an `InputError`."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes]):
+        super().__init__(files)
+        self.folder = folder
+
+    def __missing__(self, name: str) -> bytes:
+        raise InputError(f"{self.folder / str(name)}: must be in the manifest")
+
+    def text(self, name: str) -> str:
+        """A file as text."""
+        return decoded_text(self[name], self.folder / name)
+
+    def words(self, name: str) -> list[int]:
+        """A file as words of 32 bits."""
+        if len(self[name]) % 4:
+            raise InputError(f"{self.folder / name}: must hold words of 4 bytes, not {len(self[name])} bytes")
+        return [int(word) for word in np.frombuffer(self[name], "<u4")]
+
+
+def _program(files: _Files, memory: Any, plan: Any, config: MachineConfig) -> MachineProgram:
     """The program of what two files say."""
-    programs = {int(w): _words(folder / f"warp{w}.bin", listed) for w in plan["warps"]}
+    folder = files.folder
+    programs = {int(w): files.words(f"warp{w}.bin") for w in plan["warps"]}
     for warp, words in programs.items():
         place = folder / f"warp{warp}.s"
-        if assemble(place.read_text(encoding="utf-8"), str(place)) != words:
+        if assemble(files.text(place.name), str(place)) != words:
             raise InputError(f"{place}: must be the text of warp{warp}.bin")
-    kernels = tuple(_kernel(folder, entry, listed, config) for entry in plan["kernels"])
-    data = np.frombuffer((folder / CONSTANTS).read_bytes(), np.uint8)
+    kernels = tuple(_kernel(files, entry, config) for entry in plan["kernels"])
+    data = np.frombuffer(files[CONSTANTS], np.uint8)
     constants, at = [], 0
     for address, size in memory["constants"]:
         constants.append((address, data[at : at + size]))
@@ -98,14 +131,8 @@ def _program(folder: Path, memory: Any, plan: Any, listed: set[str], config: Mac
         tuple(constants),
         programs,
         {(warp, pc): number for warp, pc, number in plan["operator_of"]},
-        load_program(folder / SOURCE),
+        parse(files[SOURCE], folder / SOURCE),
     )
-
-
-def _words(path: Path, listed: set[str]) -> list[int]:
-    if path.name not in listed:
-        raise InputError(f"{path}: must be in the manifest")
-    return [int(word) for word in np.frombuffer(path.read_bytes(), "<u4")]
 
 
 def _memory(program: MachineProgram) -> dict[str, Any]:
@@ -164,16 +191,15 @@ def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any
     }
 
 
-def _kernel(folder: Path, entry: Mapping[str, Any], listed: set[str], config: MachineConfig) -> KernelFacts:
+def _kernel(files: _Files, entry: Mapping[str, Any], config: MachineConfig) -> KernelFacts:
     name = entry["name"]
-    words = _words(folder / f"{name}.bin", listed)
-    place = folder / f"{name}.json"
-    graph = parse_graph(place.read_text(encoding="utf-8"), str(place))
+    words = files.words(f"{name}.bin")
+    graph = parse_graph(files.text(f"{name}.json"), str(files.folder / f"{name}.json"))
     arrays = {n: ArrayEntry(*numbers) for n, numbers in entry["arrays"].items()}
     scalars = tuple(entry["scalars"])
     return KernelFacts(
         name,
-        (folder / f"{name}.py").read_text(encoding="utf-8"),
+        files.text(f"{name}.py"),
         tuple(words),
         graph,
         arrays,
@@ -194,8 +220,31 @@ def _json(value: Any) -> str:
 def read_json(path: Path) -> Any:
     """What a JSON file holds; raises `InputError`."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json_file(path.read_bytes(), path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_json_file(data: bytes, path: Path) -> Any:
+    """What the bytes of a JSON file say; raises `InputError` with its path."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise InputError(f"{path}: must be JSON, not nested so deep") from None
     except ValueError as error:
         raise InputError(f"{path}: must be JSON: {error}") from None
+
+
+def decoded_text(data: bytes, path: Path) -> str:
+    """The text of a file in UTF-8; raises `InputError` with its path."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: must be text in UTF-8: {error}") from None
+
+
+def parse(data: bytes, path: Path) -> Program:
+    """The tile program in the bytes of a file; raises `InputError`."""
+    program = parse_program(decoded_text(data, path), str(path))
+    check(program)
+    return program

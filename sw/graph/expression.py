@@ -7,7 +7,7 @@ the grid as it stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,8 +62,11 @@ class Apply:
 
     operation: str
     operands: tuple[Expression, ...]
+    #: Operations, those that occur twice counted twice: texts and loops are made of all of them.
+    size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(size(x) for x in self.operands))
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
             raise InputError(f"{self.operation!r} is no operation on numbers")
@@ -79,9 +82,19 @@ class Lookup:
 
     table: tuple[int, ...]
     index: Expression
+    #: As that of `Apply`.
+    size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + size(self.index))
 
 
 Expression = Argument | Number | Apply | Lookup
+
+
+def size(expression: Expression) -> int:
+    """The number of operations in an expression, those that occur twice counted twice."""
+    return expression.size if isinstance(expression, Apply | Lookup) else 0
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, size, walk
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -23,42 +24,66 @@ from sw.graph.views import covers, descending, repeats, reshaped, same_places, t
 #: Most operands, operations and tables of one operator; beyond, it stays two.
 MOST_OPERANDS = 5
 MOST_OPERATIONS = 64
+#: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n.
+MOST_SIZE = 256
 MOST_TABLES = 4
 
 
 def fused(network: Network) -> Network:
     """The network with every elementwise operator in its producer where nobody else reads what is between."""
     operators: list[Operator | None] = [*_renamed(list(network.operators), network)]
+    uses = _Uses(operators)
     for place, operator in enumerate(operators):
-        while operator is not None and (found := _into_producer(operator, operators, network)) is not None:
+        while operator is not None and (found := _into_producer(operator, uses, network)) is not None:
             producer, operator = found
             # Both are one now, which stands where the later one stood.
-            operators[producer], operators[place] = None, operator
+            uses.replace(producer, None)
+            uses.replace(place, operator)
     return _pruned(network, [operator for operator in operators if operator is not None])
 
 
-def _producer(name: str, operators: Sequence[Operator | None], network: Network) -> int | None:
-    """The one operator that writes a tensor that one other reads."""
-    writers = [i for i, o in enumerate(operators) if o is not None and o.output.tensor == name]
-    readers = sum(o is not None and any(view.tensor == name for view in o.inputs) for o in operators)
-    fixed = name in network.inputs or name in network.outputs
-    return writers[0] if len(writers) == 1 and readers == 1 and not fixed else None
+class _Uses:
+    """Operators, and the places in their list of those that write and read each tensor."""
+
+    def __init__(self, operators: list[Operator | None]):
+        self.operators = operators
+        self.writers: defaultdict[str, set[int]] = defaultdict(set)
+        self.readers: defaultdict[str, set[int]] = defaultdict(set)
+        for place in range(len(operators)):
+            self._note(place, set.add)
+
+    def replace(self, place: int, operator: Operator | None) -> None:
+        """Put another operator in a place, or none."""
+        self._note(place, set.discard)
+        self.operators[place] = operator
+        self._note(place, set.add)
+
+    def _note(self, place: int, change: Callable[[set[int], int], None]) -> None:
+        operator = self.operators[place]
+        if operator is not None:
+            change(self.writers[operator.output.tensor], place)
+            for view in operator.inputs:
+                change(self.readers[view.tensor], place)
+
+    def producer(self, name: str, network: Network) -> int | None:
+        """The one operator that writes a tensor that one other reads."""
+        fixed = name in network.inputs or name in network.outputs
+        alone = len(self.writers[name]) == len(self.readers[name]) == 1
+        return min(self.writers[name]) if alone and not fixed else None
 
 
-def _into_producer(
-    operator: Operator, operators: Sequence[Operator | None], network: Network
-) -> tuple[int, Operator] | None:
+def _into_producer(operator: Operator, uses: _Uses, network: Network) -> tuple[int, Operator] | None:
     """The place of a producer that an elementwise operator can be part of, and both as one."""
     if not isinstance(operator, Elementwise):
         return None
     candidates = []
     for name, view in {view.tensor: view for view in operator.operands}.items():
-        place = _producer(name, operators, network)
+        place = uses.producer(name, network)
         if place is not None and all(same_places(v, view) for v in operator.operands if v.tensor == name):
-            product = isinstance(operators[place], MatrixProduct | ImageConvolution)
+            product = isinstance(uses.operators[place], MatrixProduct | ImageConvolution)
             candidates.append((product, place, view))
     for _, place, view in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
-        before = operators[place]
+        before = uses.operators[place]
         assert before is not None
         merged = _merged(before, operator, view, network.tensors)
         if merged is not None:
@@ -148,8 +173,12 @@ def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expr
 
 
 def _joined(value: Apply) -> Expression:
-    """A requantised value less its zero point, without adding that before."""
+    """A requantised value less its zero point, without adding that before; two limits as one."""
     match value:
+        case Apply("max", (Apply("max", (inner, Number(one))), Number(other))):
+            return apply("max", inner, max(one, other))
+        case Apply("min", (Apply("min", (inner, Number(one))), Number(other))):
+            return apply("min", inner, min(one, other))
         case Apply("sub", (Apply("max", (Apply("min", (sum_, Number(high))), Number(low))), Number(less))):
             match sum_:
                 case Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))) if low <= high:
@@ -159,6 +188,8 @@ def _joined(value: Apply) -> Expression:
 
 
 def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
+    if size(value) > MOST_SIZE:
+        return False
     parts = set(walk(value))
     tables = {e.table for e in parts if isinstance(e, Lookup)}
     operations = sum(isinstance(e, Apply | Lookup) for e in parts)

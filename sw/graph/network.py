@@ -66,6 +66,12 @@ class View:
         return math.prod(self.shape)
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """The least and the greatest number of its elements in the tensor."""
+        ends = [(count - 1) * stride for count, stride in zip(self.shape, self.strides, strict=True)]
+        return self.offset + sum(e for e in ends if e < 0), self.offset + sum(e for e in ends if e > 0)
+
+    @property
     def numbers(self) -> np.ndarray:
         """The numbers of its elements in the tensor."""
         found = np.asarray(self.offset)
@@ -254,9 +260,7 @@ class Network:
         """A view must stay inside its tensor."""
         if view.elements == 0:
             raise InputError(f"{operator.name}: a view of {view.tensor!r} has no elements")
-        ends = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
-        low = view.offset + sum(e for e in ends if e < 0)
-        high = view.offset + sum(e for e in ends if e > 0)
+        low, high = view.reach
         elements = self.tensors[view.tensor].elements
         if low < 0 or high >= elements:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,9 @@ def test_configurations_from_files_are_decoded_again(heald: Any, copy: Path) -> 
     _signed(copy, f"program0/{name}.bin", bytes(changed))
     assert "where its launches load it from" in heald("run", copy, *RUN).err
     _signed(copy, "program0/constants.bin", constants.replace(old, bytes(changed)))
-    model, _ = bundle.load(copy)
+    _, found = bundle.load(copy)
+    assert isinstance(found, tuple)
+    model = found[0]
     assert model.programs[0].kernels[0].differences
 
 
@@ -195,3 +198,81 @@ def test_files_that_say_nothing_are_named(heald: Any, copy: Path, name: str, cha
     ended = heald("run", copy, *RUN)
     assert ended.code == 2
     assert name in ended.err
+
+
+def _manifest(copy: Path, **changes: Any) -> None:
+    """Fields of the manifest changed."""
+    path = copy / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"files": None}, "files must be SHA-256 by names of files inside, not None"),
+        ({"files": {"../model.onnx": "0" * 64}}, "files must be SHA-256 by names of files inside"),
+        ({"files": {"/etc/passwd": "0" * 64}}, "files must be SHA-256 by names of files inside"),
+        (
+            {"steps": [{"program": "../program0"}]},
+            "steps must be a list of programs and operators",
+        ),
+        ({"steps": [{"program": "program7"}]}, "memory.json: must be in the manifest"),
+        (
+            {"steps": [{"host": "x", "op": "y", "where": "z", "operator": 99}]},
+            "must be an operator of the host",
+        ),
+        ({"steps": []}, "steps: the steps must make: ['y']"),
+        ({"allow_host": 1}, "allow_host must be true or false, not 1"),
+        ({"inputs": []}, "inputs must be those of the model"),
+        ({"machine": {"name": "test", "hash": "0"}}, "must be machine 'test' (0) that the manifest names"),
+        ({"form": 1}, "form must be"),
+        ({"kind": "x"}, "must be the manifest of a compiled model"),
+    ],
+)
+def test_a_manifest_is_not_trusted(heald: Any, copy: Path, changes: dict[str, Any], told: str) -> None:
+    _manifest(copy, **changes)
+    ended = heald("run", copy, *RUN)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_only_regular_files_inside_are_opened(heald: Any, copy: Path) -> None:
+    for name in ("program0/plan.json", "manifest.json"):
+        (copy / name).unlink()
+        os.mkfifo(copy / name)  # would wait for ever
+        assert f"{copy / name}: must be a regular file" in heald("run", copy, *RUN).err
+        (copy / name).unlink()
+        (copy / name).symlink_to("/etc/passwd")
+        assert f"{copy / name}: must lie in {copy}, not be /etc/passwd" in heald("run", copy, *RUN).err
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "told"),
+    [
+        ("plan.json", ("operators", 0, "macs"), "5", "it.operators[0].macs must be a whole number, not '5'"),
+        ("plan.json", ("operators", 0, "output", 3), 10**6, "its output must lie in"),
+        ("plan.json", ("kernels", 0, "name"), "../../x", "x.bin: must be in the manifest"),
+        ("plan.json", ("warps", 0), 77, "warp77.bin: must be in the manifest"),
+        ("plan.json", ("operator_of", 0, 1), 10**6, "operator_of must name instructions and operators"),
+        ("memory.json", ("windows", 0, 0), -128, "a window must lie in the memory"),
+        ("memory.json", ("windows", 0, 2), 1, "it.windows[0][2] must be true or false, not 1"),
+        ("memory.json", ("tensors", 0, "pitch"), 0, "pitch: 0"),
+        ("memory.json", ("tensors", 0, "address"), 1 << 33, "must lie in the memory"),
+        ("memory.json", ("tensors", 0, "shape"), [10**9], "elements of a row"),
+        ("memory.json", ("constants", 0, 0), None, "it.constants[0][0] must be a whole number, not None"),
+    ],
+)
+def test_numbers_of_a_program_are_not_trusted(
+    heald: Any, copy: Path, name: str, place: tuple[Any, ...], value: Any, told: str
+) -> None:
+    held = json.loads((copy / "program0" / name).read_text())
+    *way, last = place
+    inner = held
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    _signed(copy, f"program0/{name}", json.dumps(held).encode())
+    ended = heald("run", copy, *RUN)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err

@@ -9,7 +9,7 @@ import pytest
 
 from hw.errors import InputError
 from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number
-from sw.graph.fuse import fused
+from sw.graph.fuse import MOST_SIZE, fused
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -188,3 +188,31 @@ def test_sums_wrap_as_those_of_the_machine() -> None:
     made = network(tensors, [product], ("a", "b"), ("c",))
     found = run(made, {"a": np.full((1, 40000), 255, np.uint8), "b": np.full((40000, 1), 255, np.uint8)})
     assert found["c"].item() == np.array(40000 * 255 * 255).astype(np.int32)
+
+
+def _chain(count: int, doubled: bool) -> Network:
+    """So many sums of a tensor with itself, or limits of it from below."""
+    tensors = {f"t{i}": Tensor(f"t{i}", (2, 4), "int32") for i in range(count + 1)}
+    value = Apply("add", (Argument(0), Argument(1))) if doubled else Apply("max", (Argument(0), Number(0)))
+    views = [whole(tensor) for tensor in tensors.values()]
+    operators = tuple(
+        Elementwise(f"n{i}", "Add", (f"n{i}",), views[i + 1], value, (views[i],) * (1 + doubled))
+        for i in range(count)
+    )
+    return Network("chain", tensors, operators, ("t0",), (f"t{count}",))
+
+
+def test_a_value_that_is_doubled_again_and_again_stays_small() -> None:
+    made = fused(_chain(60, doubled=True))
+    assert 2 <= len(made.operators) <= 20
+    assert all(isinstance(o, Elementwise) and o.value.size <= MOST_SIZE for o in made.operators)
+    x = np.arange(8, dtype=np.int32).reshape(2, 4)
+    found = run(fused(_chain(20, doubled=True)), {"t0": x})
+    assert np.array_equal(found["t20"], x << 20)
+
+
+def test_limits_of_limits_are_one() -> None:
+    made = fused(_chain(900, doubled=False))
+    assert [o.value for o in made.operators if isinstance(o, Elementwise)] == [
+        Apply("max", (Argument(0), Number(0)))
+    ]
