@@ -57,6 +57,7 @@ def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
         model.network.name,
         model.config,
         allow_host=getattr(source, "allow_host", False),
+        hosted=dict(getattr(source, "hosted", {})),
         inputs=[_typed(model.network, name) for name in model.network.inputs],
         outputs=[_typed(model.network, name) for name in model.network.outputs],
         steps=steps,
@@ -150,7 +151,7 @@ def load(directory: Path) -> tuple[MachineConfig, Program | tuple[CompiledModel,
         return config, parse(found.needs(PROGRAM), directory / PROGRAM)
     try:
         whole = {name: data for name, data in found.files.items() if "/" not in name}
-        source = from_files(whole, allow_host=found.fields["allow_host"])
+        source = from_files(whole, allow_host=found.fields["allow_host"], hosted=found.fields["hosted"])
         network = source.network()
     except InputError as error:
         raise InputError(f"{directory}: {error}") from None

@@ -167,6 +167,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "files": (_is_files, "SHA-256 by names of files inside"),
 }
 _OF_MODELS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "hosted": (lambda value: isinstance(value, dict) and _texts(value, *value), "reasons by names of nodes"),
     "allow_host": (lambda value: isinstance(value, bool), "true or false"),
     "inputs": (_is_border, "a list of name, type and shape"),
     "outputs": (_is_border, "a list of name, type and shape"),

@@ -26,6 +26,7 @@ from hw.errors import InputError
 from sw.compile.legal import stores_sums
 from sw.graph import reference
 from sw.graph.host import HostOperator
+from sw.graph.islands import Island, islands
 from sw.graph.network import Network
 
 Arrays = Mapping[str, np.ndarray]
@@ -127,6 +128,11 @@ class ModelRun(Run):
         return [s.name for s in self.model.steps if isinstance(s, HostOperator) and not s.edge]
 
     @property
+    def islands(self) -> tuple[Island, ...]:
+        """Operators of the host beside each other, and what moves between them and the machine."""
+        return islands(self.model.network, self.model.steps)
+
+    @property
     def outputs(self) -> Arrays:
         """The outputs of the model."""
         return dict(self.found)
@@ -165,6 +171,7 @@ class ModelRun(Run):
             "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
             "operators": operators,
             "host_operators": self.host_operators,
+            "islands": [island.as_dict() for island in self.islands],
             "ii": [k.as_dict() for k in self.kernels],
             "programs": [r.as_dict() for r in self.results],
             "compile_seconds": dict(self.seconds),

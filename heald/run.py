@@ -213,6 +213,7 @@ class Run:
             "memories": self.memories.as_dict(),
             "operators": [r.as_dict() for r in self.results],
             "host_operators": [],
+            "islands": [],
             "ii": [],
         }
 

@@ -25,7 +25,7 @@ from cosim.session.operators import Prediction
 from cosim.session.program_files import read_json
 from cosim.session.tile_program import prepare, split_inputs
 from cosim.settings import MemorySettings
-from heald import bundle
+from heald import bundle, partition
 from heald.comparison import Comparison, Side
 from heald.files import atomic
 from heald.hardware import Machine
@@ -38,6 +38,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from hw.html import table
 from sw.compiler import Observer
+from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
 
@@ -391,14 +392,19 @@ def compile(
         title = str(source) if isinstance(source, str | Path) else found.name
         return ProgramModel.of(hardware, title, found, after)
     found, network, bound = found.read(inputs, seed)
+    whole_number("refine", refine, 0)
     with shown(progress) as say, found.named():
         config = settings.behind(hardware.config)
-        options: dict[str, Any] = {"bandwidth": settings.bandwidth}
-        if whole_number("refine", refine, 0):
-            options["blockings"] = refined_blockings(network, config, settings, refine)
-            if not options["blockings"]:
-                raise InputError("refine goes with products whose sums are results, there is none")
-        made = compile_model(network, config, after, say, **options)
+
+        def make(graph: Network) -> CompiledModel:
+            options: dict[str, Any] = {"bandwidth": settings.bandwidth}
+            if refine:
+                options["blockings"] = refined_blockings(graph, config, settings, refine)
+                if not options["blockings"]:
+                    raise InputError("refine goes with products whose sums are results, there is none")
+            return compile_model(graph, config, after, say, **options)
+
+        found, made = partition.compiled(found, network, make)
     return GraphModel.of(hardware, found.title, found, made, bound)
 
 

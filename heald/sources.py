@@ -13,6 +13,7 @@ import numpy as np
 from heald import problems
 from heald.problems import Problem
 from hw.errors import InputError
+from sw.compile.refused import OperatorsError
 from sw.frontend.model import parsed, read_file
 from sw.frontend.protos import tensors
 from sw.frontend.refusal import Refusal
@@ -29,18 +30,36 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class OnnxSource:
-    """An ONNX model; `allow_host` leaves operators that the machine cannot execute to the host."""
+    """An ONNX model; `allow_host` leaves operators that the machine cannot execute to the host.
+
+    `hosted` are nodes that a machine refused after they were read, with the reasons.
+    """
 
     title: str
     proto: Any = field(repr=False)
     allow_host: bool = False
+    hosted: Mapping[str, str] = field(default_factory=dict)
 
     def network(self, *, fuse: bool = True) -> Network:
         """The graph; raises `InputError` with the name of the model and the node."""
         from sw.frontend.network import import_model
 
         with self.named():
-            return import_model(self.proto, allow_host=self.allow_host, place=self.title, fuse=fuse)
+            return import_model(
+                self.proto, allow_host=self.allow_host, place=self.title, hosted=self.hosted, fuse=fuse
+            )
+
+    def without(self, error: OperatorsError) -> OnnxSource:
+        """The model with refused operators on the host; raises `InputError` where that is not possible."""
+        new: dict[str, str] = {}
+        for operator, reason in error.refused:
+            names = [n for n in (operator.name, *operator.nodes) if n not in self.hosted]
+            new.update(dict.fromkeys(names[: 1 if operator.name in names else None], reason))
+        if not self.allow_host:
+            raise InputError(f"{error}; --allow-host leaves it to the host") from None
+        if not new:
+            raise error
+        return replace(self, hosted={**self.hosted, **new})
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the machine does not execute of it."""
@@ -121,10 +140,10 @@ def read_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = N
     return onnx_source(source, allow_host=allow_host, dims=dims)
 
 
-def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> GraphSource:
+def from_files(files: Mapping[str, bytes], *, allow_host: bool, hosted: Mapping[str, str]) -> GraphSource:
     """The source whose files a compiled directory holds; raises `InputError` where there is none."""
     if problems.SHAPE in files:
         return problems.from_files(files)
     if MODEL not in files:
         raise InputError(f"must hold {MODEL} or {problems.SHAPE}")
-    return OnnxSource(MODEL, parsed(files[MODEL], MODEL), allow_host)
+    return OnnxSource(MODEL, parsed(files[MODEL], MODEL), allow_host, hosted)

@@ -14,6 +14,7 @@ from typing import Any
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.program import Group
+from sw.compile.refused import OperatorsError
 from sw.compile.stages import (
     AssignWarps,
     Canonicalise,
@@ -126,7 +127,8 @@ class _Driver:
                 return [made for half in group.halves for made in self.programs(half)]
             made = self._with_other_tiles(group)
             if made is None:
-                raise InputError(f"{group.operators[0].name}: {error}") from None
+                reason = f"{group.operators[0].name}: {error}"
+                raise OperatorsError([(group.operators[0], reason)]) from None
             return [made]
 
     def _with_other_tiles(self, group: Group) -> Compiled | None:

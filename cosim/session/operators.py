@@ -36,7 +36,7 @@ class OperatorResult(Bounded):
     the last completion of earlier operators to its own, add up to the run's; `utilization` is the share of
     the array's peak in them. `same` says whether its result is the reference's, None where
     something else has overwritten it. `program` numbers the program that it belongs to; its `cycles` end in
-    cycle `until` of it, on `path`.
+    cycle `until` of it, on `path`. `why` is the reason where the host executes it.
     """
 
     name: str
@@ -56,6 +56,7 @@ class OperatorResult(Bounded):
     program: int | None = None
     plan: MachinePlan | None = None
     until: int = 0
+    why: str = ""
     path: CriticalPath | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -82,6 +83,7 @@ class OperatorResult(Bounded):
             "output": self.output,
             "shape": list(self.shape),
             "where": self.where,
+            **({"why": self.why} if self.where == "host" else {}),
             "cycles": self.cycles,
             "start": self.start,
             "end": self.end,
@@ -314,9 +316,8 @@ def operators_of(
     for step in steps:
         if isinstance(step, HostOperator):
             where, output = "edge" if step.edge else "host", step.output
-            made.append(
-                OperatorResult(step.name, step.op, step.nodes, where, output.tensor, output.shape, at, at)
-            )
+            about = (step.name, step.op, step.nodes, where, output.tensor, output.shape)
+            made.append(OperatorResult(*about, at, at, why=step.reason))
             continue
         number, run = next(left)
         made += run.operators(at, number)

@@ -1,33 +1,86 @@
-"""`heald explain`: which nodes of a model the machine does not execute, why, and what would change it."""
+"""`heald explain`: where every node of a model runs, why, and what would change it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from heald.cli.options import PATH, as_json, dimensions, print_json
+from heald.cli.options import PATH, as_json, changes, dimensions, machine, print_json
+
+if TYPE_CHECKING:
+    # The compiler behind it takes time to import.
+    from heald.sources import OnnxSource
+    from sw.graph.network import Network
 
 
 @click.command("explain")
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
+@click.option("--hw", metavar="PRESET|FILE.toml", help="Compile for this machine, and tell what it refuses.")
+@changes
 @dimensions
 @as_json
-def command(model: Path, dim: dict[str, int], json_: bool) -> int:
+def command(model: Path, hw: str | None, settings: tuple[str, ...], dim: dict[str, int], json_: bool) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
     Nodes whose operands are real numbers that other such nodes make are told apart: they follow from these.
-    Exit code 1 where there are any.
+    With --hw the model is compiled, and what is too much for that machine is told too. The others then run
+    on the host with --allow-host: what moves between both is the last line. Exit code 1 where there are any.
     """
-    # The compiler behind it takes time to import.
     from heald.sources import onnx_source
+    from sw.graph.islands import islands, told
 
-    refusals = onnx_source(model, dims=dim).refusals()
+    source = onnx_source(model, allow_host=True, dims=dim)
+    refusals = source.refusals()
+    network = None
+    if not any(r.lost for r in refusals):
+        source, network = _compiled(source, hw, settings)
+    found = () if network is None else islands(network, network.operators)
     if json_:
-        print_json({"refused": [r.as_dict() for r in refusals]})
-    else:
-        for refusal in refusals:
-            follows = " (follows from others)" if refusal.follows else ""
-            click.echo(f"{refusal}{follows}\n    {refusal.remedy}")
-        click.echo(f"{len(refusals)} refused, {sum(not r.follows for r in refusals)} of them by themselves")
-    return 1 if refusals else 0
+        print_json(
+            {
+                "refused": [r.as_dict() for r in refusals],
+                "too_much": dict(source.hosted),
+                "operators": [] if network is None else _operators(network),
+                "islands": [island.as_dict() for island in found],
+            }
+        )
+        return 1 if refusals or source.hosted else 0
+    for refusal in refusals:
+        follows = " (follows from others)" if refusal.follows else ""
+        click.echo(f"{refusal}{follows}\n    {refusal.remedy}")
+    for name, reason in source.hosted.items():
+        click.echo(f"{reason if name in reason else f'{name}: {reason}'}\n    another machine (--hw, --set)")
+    causes = sum(not r.follows for r in refusals)
+    click.echo(
+        f"{len(refusals)} refused, {causes} of them by themselves" if refusals else "nothing is refused"
+    )
+    for line in told(found):
+        click.echo(line)
+    return 1 if refusals or source.hosted else 0
+
+
+def _compiled(source: OnnxSource, hw: str | None, settings: tuple[str, ...]) -> tuple[Any, Network]:
+    from heald import partition
+    from sw.compiler import compile_network
+
+    network = source.network()
+    if hw is None:
+        return source, network
+    config = machine(hw, settings)
+    with source.named():
+        found, _ = partition.compiled(source, network, lambda graph: compile_network(graph, config))
+    return found, found.network()
+
+
+def _operators(network: Network) -> list[dict[str, Any]]:
+    from sw.graph.host import HostOperator
+
+    entries = []
+    for operator in network.operators:
+        entry = {"name": operator.name, "op": operator.op, "nodes": list(operator.nodes), "where": "machine"}
+        if isinstance(operator, HostOperator):
+            entry |= {"where": "edge" if operator.edge else "host", "why": operator.reason}
+        entries.append(entry)
+    return entries

@@ -18,6 +18,7 @@ from cosim.backends import simulator
 from cosim.session.network import compile_model, draw_inputs, predict_model
 from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
 from cosim.settings import MemorySettings
+from heald import partition
 from heald.exploration.energy import Table, counted, energy
 from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
 from heald.model_run import run_network
@@ -52,6 +53,7 @@ class Workload:
 class LoadedModel:
     """A model that was read, with inputs and all tensors that it computes from them."""
 
+    source: GraphSource
     name: str
     network: Network
     inputs: Arrays
@@ -72,7 +74,7 @@ def load_model(source: GraphSource) -> LoadedModel:
     with source.named():
         network = source.network()
         inputs = draw_inputs(network, seed=0)
-    return LoadedModel(source.title, network, inputs, reference.run(network, inputs, everything=True))
+    return LoadedModel(source, source.title, network, inputs, reference.run(network, inputs, everything=True))
 
 
 def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:
@@ -103,12 +105,15 @@ def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: W
 
 def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
     try:
-        compiled = compile_model(model.network, config)
+        _, compiled = partition.compiled(
+            model.source, model.network, lambda network: compile_model(network, config)
+        )
     except InputError as error:
         raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
     for failure in compiled.failures:
         raise CheckError(failure)
-    made = predict_model(compiled, model.inputs, MemorySettings.of(config), model.tensors)
+    tensors = model.tensors if compiled.network is model.network else None
+    made = predict_model(compiled, model.inputs, MemorySettings.of(config), tensors)
     for program in made.programs:
         if program.predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {program.predicted.error}")

@@ -14,6 +14,7 @@ from cosim.session.results import RESOURCES, Result
 from heald.model_run import ModelRun
 from heald.report.console import plain_table
 from heald.run import Run
+from sw.graph.islands import told
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
@@ -29,6 +30,8 @@ _CAPTION = (
 _MOST_TENSORS = 5
 #: Least width of a name in a narrow terminal.
 _NAME = 10
+#: Reasons of operators of the host that are told.
+_REASONS = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -217,8 +220,15 @@ def _beside(report: ModelRun) -> list[Text]:
 
 def _hosts(report: Run) -> list[Text]:
     host = report.host_operators if isinstance(report, ModelRun) else []
+    if not isinstance(report, ModelRun) or not host:
+        return []
     noun = "operator" if len(host) == 1 else "operators"
-    return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []
+    lines = [f"! {len(host)} {noun} ran on the host: {', '.join(host)}", *told(report.islands)]
+    reasons = {f"{o.name} ({o.op}): {o.why}" for o in report.operators if o.where == "host" and o.why}
+    lines += [f"  {reason}" for reason in sorted(reasons)[:_REASONS]]
+    left = len(reasons) - _REASONS
+    lines += [f"  {left} more: heald explain lists all"] if left > 0 else []
+    return [Text(line, "yellow") for line in lines]
 
 
 def _all(count: int, noun: str) -> str:

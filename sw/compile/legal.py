@@ -15,8 +15,10 @@ import math
 import numpy as np
 
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.compile.images import joined, product_of
 from sw.compile.memory import Lines
+from sw.compile.refused import OperatorsError
 from sw.graph.host import HostOperator
 from sw.graph.network import ImageConvolution, MatrixProduct, Network, Operator, View
 from sw.layout import round_up
@@ -28,8 +30,14 @@ from sw.operators.registry import legalise
 def legal(network: Network, config: MachineConfig) -> Network:
     """The network with copies where they are needed, and convolutions that are products as products."""
     copies = Copies(network, config)
+    refused = []
     for operator in network.operators:
-        legalise(operator, copies)
+        try:
+            legalise(operator, copies)
+        except InputError as error:
+            refused.append((operator, str(error)))
+    if refused:
+        raise OperatorsError(refused)
     copied = dataclasses.replace(network, tensors=copies.tensors, operators=tuple(copies.operators))
     padded = {n for n, own in lines(copied, config).items() if own.pitch != row_bytes(copied.tensors[n])}
     operators = tuple(

@@ -16,6 +16,7 @@ from sw.compile.array_tiles import Choices, LoweredProduct
 from sw.compile.launches import LaunchWriter
 from sw.compile.legal import layouts, stores_sums
 from sw.compile.memory import Allocation, MemoryPlan, plan_memory
+from sw.compile.refused import OperatorsError
 from sw.compile.writer import ChipSpace, Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.expression import Expr
@@ -66,7 +67,14 @@ def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
-    parts = tuple(_part(o, memory.homes, config, half, taken, allowed) for o in operators)
+    parts, refused = list[LoweredOperator](), list[tuple[Operator, str]]()
+    for operator in operators:
+        try:
+            parts.append(_part(operator, memory.homes, config, half, taken, allowed))
+        except InputError as error:
+            refused.append((operator, str(error)))
+    if refused:
+        raise OperatorsError(refused)
     configurations = _configurations(parts, taken)
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
     memory = plan_memory(network, operators, lines, config, memory_bytes, blobs)
@@ -74,7 +82,7 @@ def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
         holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.bandwidth)
         for p in parts
     )
-    return Tiled(group, parts, memory, {words: t.name for words, t in configurations.items()}, early)
+    return Tiled(group, tuple(parts), memory, {words: t.name for words, t in configurations.items()}, early)
 
 
 def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
@@ -159,7 +167,7 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
         except InputError as error:
             last = error
     name = f"{own.operator.name}: "
-    raise InputError(name + str(last).removeprefix(name))
+    raise OperatorsError([(own.operator, name + str(last).removeprefix(name))])
 
 
 def check_operands(name: str, body: Sequence[Statement]) -> None:

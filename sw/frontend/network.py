@@ -18,8 +18,8 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.refusal import RefusedError
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
-from sw.graph.host import HostOperator
-from sw.graph.network import Network, Operator, Tensor, whole
+from sw.graph.islands import gathered
+from sw.graph.network import Network, Tensor, whole
 from sw.operators import host
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
@@ -73,38 +73,7 @@ def network_of(importer: Importer, fuse: bool = True) -> Network:
             tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
     ranges = importer.ranges
     network = Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges)
-    return _edges_outside(fused(network) if fuse else network)
-
-
-def _edges_outside(network: Network) -> Network:
-    """Quantisation of inputs comes first and dequantisation of outputs last: the machine works in between."""
-    # What operators read that do not come last.
-    read: set[str] = set()
-    for operator in reversed(network.operators):
-        edge = isinstance(operator, HostOperator) and operator.edge
-        if not edge or operator.output.tensor in read:
-            read.update(view.tensor for view in operator.inputs)
-    # What the host can compute before the machine starts.
-    early = {*network.inputs, *(n for n, t in network.tensors.items() if t.constant is not None)}
-
-    def place(operator: Operator) -> int:
-        if not (isinstance(operator, HostOperator) and operator.edge):
-            return 1
-        if operator.op == "QuantizeLinear" or early.issuperset(view.tensor for view in operator.inputs):
-            early.add(operator.output.tensor)
-            return 0
-        return 1 if operator.output.tensor in read else 2
-
-    placed = [(place(operator), operator) for operator in network.operators]
-    operators = [_inner(o) if p == 1 else o for p, o in sorted(placed, key=lambda pair: pair[0])]
-    return dataclasses.replace(network, operators=tuple(operators))
-
-
-def _inner(operator: Operator) -> Operator:
-    """An operator between others of the machine, which is no edge of the model."""
-    if not (isinstance(operator, HostOperator) and operator.edge):
-        return operator
-    return dataclasses.replace(operator, edge=False, reason="what it computes in float32 is quantised again")
+    return gathered(fused(network) if fuse else network)
 
 
 def _import(importer: Importer, node: OnnxNode) -> None:

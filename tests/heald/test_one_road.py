@@ -18,6 +18,7 @@ from heald import backend
 from heald.exploration import energy
 from heald.exploration.evaluate import Workload, evaluate, load_model
 from heald.sources import OnnxSource, onnx_source
+from heald.testing.models import Builder
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -63,11 +64,18 @@ MODELS = SUMS | OTHERS
 SHAPES = ((5, 6, 7), (17, 40, 9), (33, 5, 64), (1, 1, 1))
 
 
-def explored(proto: onnx.ModelProto, config: MachineConfig) -> int:
+def explored(proto: onnx.ModelProto, config: MachineConfig, allow_host: bool = False) -> int:
     """Cycles as `heald explore` gives them."""
-    given = Workload((OnnxSource("model", proto),), "ecp5", False, energy.read(None))
+    given = Workload((OnnxSource("model", proto, allow_host),), "ecp5", False, energy.read(None))
     (model,) = evaluate((load_model(given.models[0]),), config, given).models
     return model.cycles
+
+
+def with_softmax() -> onnx.ModelProto:
+    """A product, and a softmax that needs a CGRA."""
+    b = Builder()
+    total = b.op("MatMulInteger", b.input((5, 9)), b.constant(np.ones((9, 7), np.int8)))
+    return b.model(total, b.quantised(b.op("Softmax", b.real(b.input((4, 8)), "int8", 0.1)), "int8", 0.01))
 
 
 def of_backend(proto: onnx.ModelProto, config: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -154,3 +162,28 @@ def test_every_command_takes_the_sizes_that_a_model_leaves_open(
     ):
         ended = heald("run", model, *wrong)
         assert (ended.code, text in ended.err, ended.err.count("\n")) == (2, True, 1)
+
+
+def test_what_a_machine_refuses_goes_to_the_host_on_every_way(heald: Any, quick: Any, tmp_path: Path) -> None:
+    config, proto = load("test", MACHINES["without"]), with_softmax()
+    model, folder, hw = tmp_path / "model.onnx", tmp_path / "compiled", file_of(config, tmp_path)
+    model.write_bytes(proto.SerializeToString())
+    refused = heald("run", model, "--hw", hw)
+    assert refused.code == 2
+    assert "(Softmax): machine 'test' must have a grid (cgra), it has none; --allow-host" in refused.err
+    ran = heald("run", model, "--hw", hw, "--allow-host", "--json")
+    assert ran.code == 0, ran.err
+    run = json.loads(ran.out)
+    hosted = {o["name"]: o["why"] for o in run["operators"] if o["where"] == "host"}
+    assert "machine 'test' must have a grid (cgra), it has none" in hosted["n2"]
+    assert [o["op"] for o in run["operators"] if o["where"] == "machine"] == ["MatMulInteger"]
+    assert heald("compile", model, "--hw", hw, "--allow-host", "-o", folder).code == 0
+    again = json.loads(heald("run", folder, "--json").out)
+    assert again["cycles"] == run["cycles"]
+    assert {o["name"]: o["why"] for o in again["operators"] if o["where"] == "host"} == hosted
+    assert again["islands"] == run["islands"] != []
+    assert explored(proto, config, allow_host=True) == run["cycles"]
+    told = heald("explain", model, "--hw", hw, "--json")
+    assert told.code == 1
+    assert list(json.loads(told.out)["too_much"]) == ["n2"]
+    assert heald("explain", model, "--hw", "test").code == 0

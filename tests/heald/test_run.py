@@ -37,6 +37,7 @@ KEYS = {
     "memories",
     "operators",
     "host_operators",
+    "islands",
     "ii",
     "first_wrong",
     "programs",
