@@ -11,7 +11,7 @@ from hw.errors import InputError
 from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode
 from sw.frontend.refusal import Refusal
-from sw.frontend.values import Constant, Stored, Value
+from sw.frontend.values import Constant, Dequantised, Stored, Value
 from sw.graph.expression import Argument, Expression
 from sw.graph.host import HostOperator
 from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
@@ -40,6 +40,8 @@ class Importer:
         self.ranges: dict[str, tuple[float, float]] = {}
         #: Tensors in float32 that the host computes before the machine starts, or behind it.
         self.edges: set[str] = set()
+        #: What tensors hold less its mean over axes.
+        self.centred: dict[str, tuple[Dequantised, tuple[int, ...]]] = {}
         #: Outputs of the model whose name another tensor has, and the names that they have instead.
         self.taken: dict[str, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}

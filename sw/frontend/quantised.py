@@ -19,7 +19,7 @@ import numpy as np
 from sw.frontend.affine import Affine, Summand, affine
 from sw.frontend.floats import apply_function
 from sw.frontend.importer import Importer
-from sw.frontend.lowering import Lowering
+from sw.frontend.lowering import Lowering, collapsed
 from sw.frontend.node import OnnxNode
 from sw.frontend.sums import one_part, several_parts, wholes
 from sw.frontend.values import Constant, Dequantised, Quantisation, Real, Reals, Stored, Structured, Value
@@ -30,6 +30,8 @@ from sw.graph.requantise import LIMITS, apply, clamped, multiplier, requantised
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
+#: A scale with which whole numbers but 0 are beyond the types of 8 bits, and the greatest such number.
+_BEYOND, _MOST_RESULT = 1 << 10, 1 << 20
 
 
 def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation, name: str) -> View:
@@ -76,6 +78,8 @@ def lowered(to: Lowering, value: Reals) -> Expression:
             held = to.importer.constant(np.asarray(condition != 0, np.int8), f"{to.node.outputs[0]}.where")
             return apply("select", to.operand(held), lowered(to, x), lowered(to, y))
         case Real(op="Mul", inputs=(x, y)) if (found := _product(to, x, y)) is not None:
+            return found
+        case Real(op="Mul" | "Div") if (found := _times_function(to, value)) is not None:
             return found
     total = affine(value)
     if total is None or not total.parts:
@@ -240,6 +244,44 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
     if found is None:
         raise to.node.error("no product in fixed point is exact for these scales")
     return found
+
+
+def _times_function(to: Lowering, value: Real) -> Expression | None:
+    """A value times, or divided by, a function of one value of 8 bits: the exact product with its float32.
+
+    Scales are limited to where every value other than 0 is beyond the grid's type.
+    """
+    pairs = (value.inputs, value.inputs[::-1]) if value.op == "Mul" else (value.inputs,)
+    for x, y in pairs:
+        part, leaf = _single_part(x), _single_leaf(y)
+        if part is None or leaf is None or leaf.element not in BYTES or not to.grid.uniform:
+            continue
+        factor = collapsed(part.then("Div", to.grid.scale).factor(np.float64))
+        if factor.size > 1 or part.leaf.reach > _MOST_RESULT:
+            continue
+        numbers = _on_all(y, leaf, np.ones(()))[0].astype(np.float64)
+        with np.errstate(all="ignore"):
+            scale = factor.item() * (numbers if value.op == "Mul" else 1 / numbers)
+        if np.isnan(scale).any():
+            raise to.node.error(f"{value.node.place}: the function is not a number for some of its values")
+        fractions, exponents = np.frexp(np.clip(scale, -_BEYOND, _BEYOND))
+        shift = np.clip(30 - exponents, 0, 63)
+        mantissa = np.where(30 - exponents > 63, 0, np.rint(np.ldexp(fractions, 30)).astype(np.int64))
+        zero = to.numbers(to.grid.zero, "zero")
+        tables = [_looked_up(to, leaf, table) for table in (mantissa, shift)]
+        centred = apply("sub", to.operand(part.leaf.view), to.numbers(part.leaf.zero, "zero"))
+        return requantised(centred, tables[0], tables[1], zero, to.low, to.high)
+    return None
+
+
+def _looked_up(to: Lowering, leaf: Dequantised, table: np.ndarray) -> Expression:
+    """The word of a table over all values of 8 bits, the least one first."""
+    if np.all(table == table[0]):
+        return Number(int(table[0]))
+    operand = to.operand(leaf.view)
+    if leaf.element == "int8":
+        return Lookup(tuple(np.roll(table, 128).tolist()), apply("and", operand, 255))
+    return Lookup(tuple(table.tolist()), operand)
 
 
 def _single_part(value: Reals) -> Summand | None:

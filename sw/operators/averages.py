@@ -20,7 +20,8 @@ from sw.frontend.windows import axes, images, reduced_axes, two
 from sw.graph.expression import Argument, Integers
 from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
-from sw.graph.views import broadcast, reshaped, transposed
+from sw.graph.views import broadcast, reshaped
+from sw.operators.normalisation.centred import columns, variance
 from sw.operators.products import sums
 from sw.operators.registry import imports
 from sw.patches import Axis
@@ -129,6 +130,8 @@ def _check(node: OnnxNode, elements: int) -> None:
 
 @imports("GlobalAveragePool", "ReduceMean")
 def _mean(importer: Importer, node: OnnxNode) -> Value:
+    if node.op == "ReduceMean" and (found := variance(importer, node, importer.value(node, 0))) is not None:
+        return found
     value = row_operand(importer, node)
     rank = len(value.shape)
     if node.op == "GlobalAveragePool":
@@ -148,15 +151,11 @@ def _mean_over(
     count = math.prod(value.shape[a] for a in chosen)
     _check(node, count)
     shape = tuple(1 if a in chosen else s for a, s in enumerate(value.shape)) if keep else tuple(kept)
-    view = transposed(value.view, (*rest, *chosen))
-    rows = reshaped(view, (math.prod(kept), count))
-    if rows is None:
-        rows = importer.reshaped(node, view, (*kept, count) if kept else (1, count))
-    columns = transposed(rows, (*range(len(rows.shape) - 2), -1, -2))
+    matrix = columns(importer, node, value.view, chosen)
 
     def make(name: str, grid: Quantisation) -> View:
         ones = importer.constant(np.ones((1, count), np.int8), f"{name}.ones")
-        total = sums(importer, node, ones, columns, 0, int(value.zero.item()), name)
+        total = sums(importer, node, ones, matrix, 0, int(value.zero.item()), name)
         return _averaged(importer, node, value, grid, total, np.array([count]), name, shape)
 
     return Structured(node, shape, make)

@@ -38,7 +38,8 @@ def unknown(b: Builder) -> str:
 
 
 def function_of_two(b: Builder) -> str:
-    total = b.op("Mul", b.op("Sigmoid", b.real(b.input((2, 3)), "int8")), b.real(b.input((2, 3)), "int8"))
+    sigmoid, tanh = (b.op(op, b.real(b.input((2, 3)), "int8")) for op in ("Sigmoid", "Tanh"))
+    total = b.op("Mul", sigmoid, tanh)
     return b.quantised(total, "int8")
 
 
@@ -59,7 +60,7 @@ CASES: list[tuple[Callable[[Builder], str], str]] = [
     (dynamic, r"model: inputs must have fixed sizes of at least 1; give those that are open: --dim batch=1$"),
     (float_product, r"node n0 \(MatMul\): A must come from DequantizeLinear"),
     (unknown, r"node n1 \(Hardmax\): the operator is not supported; docs/operators.md has"),
-    (function_of_two, r"node n3 \(Mul\): Mul of these operands has no exact form"),
+    (function_of_two, r"node n4 \(Mul\): Mul of these operands has no exact form"),
     (float_softmax, r"node n3 \(Softmax\): its input must come from .* not from node n2 \(Add\)"),
     (float_output, r"output 't1_0': node n1 \(Sigmoid\) computes it in float32"),
     (computed_shape, r"node n1 \(Reshape\): shape must be a constant, .*; give the inputs that decide it"),

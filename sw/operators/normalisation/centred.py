@@ -1,0 +1,129 @@
+"""Normalisation written with smaller operators that are quantised in between: its sums are whole numbers.
+
+With n elements x along the axes, n times x less its mean is n*x - S, S being their sum. n^2 times the
+variance is n*Q - S^2, Q being the sum of squares; it is exact up to n = 362, else the lowest bits are
+dropped so that 32 bits hold it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sw.frontend.importer import Importer
+from sw.frontend.node import OnnxNode
+from sw.frontend.quantised import BYTES
+from sw.frontend.sums import WORD
+from sw.frontend.values import Constant, Dequantised, Real, Structured, Value
+from sw.frontend.windows import reduced_axes
+from sw.graph.expression import Argument, Expression, Lookup
+from sw.graph.network import View
+from sw.graph.requantise import apply
+from sw.graph.views import broadcast, reshaped, same_places, transposed
+from sw.operators.elementwise.reals import combined
+from sw.operators.products import sums
+from sw.operators.registry import REAL_HANDLERS, imports
+
+#: Most elements of a mean: a difference has 24 bits.
+_MOST = 1 << 15
+#: Squares of a byte are two bytes: so many bits are in the lower one.
+_LOW = 7
+
+
+def columns(importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int]) -> View:
+    """Elements along axes as columns of a matrix, or of several, one for each place along the others."""
+    rest = [a for a in range(len(view.shape)) if a not in chosen]
+    kept, count = [view.shape[a] for a in rest], math.prod(view.shape[a] for a in chosen)
+    moved = transposed(view, (*rest, *chosen))
+    rows = reshaped(moved, (math.prod(kept), count))
+    if rows is None:
+        rows = importer.reshaped(node, moved, (*kept, count) if kept else (1, count))
+    return transposed(rows, (*range(len(rows.shape) - 2), -1, -2))
+
+
+def added(
+    importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int], zero: int, name: str
+) -> View:
+    """Sums over axes, which stay with one element, of elements less a number."""
+    matrix = columns(importer, node, view, chosen)
+    ones = importer.constant(np.ones((1, matrix.shape[-2]), np.int8), f"{name}.ones")
+    total = sums(importer, node, ones, matrix, 0, zero, name)
+    shape = [1 if a in chosen else size for a, size in enumerate(view.shape)]
+    return importer.reshaped(node, total, shape)
+
+
+# In the place of what all operators on two real numbers are.
+@imports("Sub", into=REAL_HANDLERS)
+def _difference(importer: Importer, node: OnnxNode) -> Value:
+    values = [importer.value(node, i) for i in range(2)]
+    return _less_mean(importer, node, *values) or combined(importer, node, node.op, values)
+
+
+def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Dequantised | None:
+    """A value less its mean; None where the other operand is something else."""
+    if not (isinstance(x, Dequantised) and x.uniform and x.element in BYTES and isinstance(mean, Structured)):
+        return None
+    reduction = mean.node
+    if reduction.op != "ReduceMean" or not reduction.attributes.get("keepdims", 1):
+        return None
+    averaged = importer.value(reduction, 0)
+    if not (isinstance(averaged, Dequantised) and averaged.uniform and same_places(averaged.view, x.view)):
+        return None
+    if averaged.scale.item() != x.scale.item():
+        return None
+    chosen = reduced_axes(importer, reduction, len(x.shape))
+    count = math.prod(x.shape[a] for a in chosen or ())
+    if chosen is None or count > _MOST:
+        return None
+    name = node.outputs[0]
+    total = broadcast(added(importer, node, x.view, chosen, 0, f"{name}.mean"), x.shape)
+    value = apply("sub", apply("mul", Argument(0), count), Argument(1))
+    view = importer.elementwise(node, value, [x.view, total], x.shape, "int32", f"{name}.centred").view
+    importer.centred[view.tensor] = (x, tuple(chosen))
+    scale = np.asarray(float(x.scale.item()) / count, np.float32)
+    return Dequantised(view, "int32", scale, np.asarray(0), 255 * count)
+
+
+def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | None:
+    """The mean of squares of a value less its mean; None for the mean of something else."""
+    match value:
+        case Real(op="Pow", inputs=(Dequantised() as d, Constant(two))) if np.all(two == 2):
+            pass
+        case Real(op="Mul", inputs=(Dequantised() as d, Dequantised() as other)) if same_places(
+            d.view, other.view
+        ):
+            pass
+        case _:
+            return None
+    x, chosen = importer.centred.get(d.view.tensor, (None, ()))
+    if x is None or reduced_axes(importer, node, len(d.shape)) != list(chosen):
+        return None
+    count, name = math.prod(x.shape[a] for a in chosen), node.outputs[0]
+    zero = 128 if x.element == "uint8" else 0
+    numbers = np.arange(256) - zero if zero else np.arange(256).astype(np.int8).astype(np.int64)
+    index = apply("and", Argument(0), 255)
+    parts = []
+    for half in (numbers**2 >> _LOW, numbers**2 & (1 << _LOW) - 1):
+        table = Lookup(tuple(int(h) for h in half), index)
+        squares = importer.elementwise(node, table, [x.view], x.shape, "uint8", f"{name}.squares").view
+        parts.append(added(importer, node, squares, chosen, 0, f"{name}.square"))
+    total = added(importer, node, x.view, chosen, zero, f"{name}.sum")
+    drop = max(0, math.ceil(2 * math.log2(count) + 14 - 30))
+    squared: Expression = apply("add", apply("shl", Argument(0), _LOW), Argument(1))
+    if drop:
+        found = apply(
+            "sub",
+            apply("mul_shift_round", squared, count, drop),
+            apply("mul_shift_round", Argument(2), Argument(2), drop),
+        )
+    else:
+        found = apply("sub", apply("mul", squared, count), apply("mul", Argument(2), Argument(2)))
+    operands = [*parts, total]
+    view = importer.elementwise(node, found, operands, total.shape, "int32", f"{name}.variance").view
+    if not node.attributes.get("keepdims", 1):
+        kept = [size for a, size in enumerate(view.shape) if a not in chosen]
+        view = importer.reshaped(node, view, kept)
+    scale = np.asarray(float(x.scale.item()) ** 2 * 2.0**drop / count**2, np.float32)
+    return Dequantised(view, "int32", scale, np.asarray(0), min(count * count << 14 >> drop, WORD))
