@@ -18,12 +18,13 @@ from amaranth.sim import Simulator
 
 from cosim import observe, verdict
 from cosim.host import Op, region_words, script
-from cosim.images import MEMORY_BYTES, filled
+from cosim.images import filled
 from cosim.job import Job, Outcome, Output
 from cosim.observe import Records
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from hw.rtl.machine import Machine
+from sw.layout import MEMORY_BYTES
 
 #: Cycles of which acceptance is computed at once.
 BLOCK = 1024
@@ -88,7 +89,7 @@ class Memory:
     def __init__(self, config: MachineConfig, job: Job):
         self.settings = job.settings
         self.widths = [config.port_bytes(port) for port in PORTS]
-        self.bytes = filled(job.memory)
+        self.bytes = filled(job.memory, job.end)
         self.due: list[dict[int, int]] = [{} for _ in PORTS]
         self._pattern: tuple[int, list[np.ndarray]] = (-1, [])
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 import hw
 from cosim import toolchain
 from cosim.host import script_words
-from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
 from hw import processes
 from hw.cache import cached, fingerprint
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError, surroundings_in
+from sw.layout import MEMORY_BYTES
 
 HARNESS = Path(__file__).parent / "harness"
 VERILATOR_OPTIONS = (
@@ -53,10 +53,15 @@ class Main(NamedTuple):
 
     source: Path
     vpi: bool
+    #: More C++, which several programs share.
+    others: tuple[Path, ...] = ()
 
 
 #: The programs of the core's harness: nothing but a loop, and one that cocotb controls.
-MAINS = {"plain": Main(HARNESS / "plain.cpp", vpi=False), "cocotb": Main(HARNESS / "cocotb.cpp", vpi=True)}
+MAINS = {
+    name: Main(HARNESS / f"{name}.cpp", vpi=name == "cocotb", others=(HARNESS / "memory.cpp",))
+    for name in ("plain", "cocotb")
+}
 
 
 @dataclass(frozen=True)
@@ -230,8 +235,9 @@ def _link(
     tools: Toolchain, target: Path, main: Main, runtime: list[Path], kind: str | None, log: Path
 ) -> None:
     model, libraries = target.parent / MODEL, tools.cocotb_libraries
-    command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(main.source), "-o", str(target)]
-    command += [str(model / "libVharness.a"), *map(str, runtime), "-pthread"]
+    command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", "-o", str(target)]
+    command += [str(source) for source in (main.source, *main.others, model / "libVharness.a", *runtime)]
+    command += ["-pthread"]
     command += ["-llz4", "-lz"] if kind == "FST" else []
     if main.vpi:
         path = [part for word in ("-rpath", str(libraries)) for part in ("-Xlinker", word)]

@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cosim.images import MEMORY_BYTES
 from cosim.job import Job, Region, loaded
 from hw import csr
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.layout import MEMORY_BYTES
 
 
 class Op(enum.IntEnum):

@@ -1,4 +1,4 @@
-"""Memory images and tables as text that `$readmemh` reads, written with NumPy."""
+"""Memory images, and tables as text that `$readmemh` reads, written with NumPy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hw.errors import InputError
-
-#: The memory of the harness; addresses beyond it are answered with an error.
-MEMORY_BYTES = 1 << 26
+from sw.layout import MEMORY_BYTES
 
 _DIGITS = np.frombuffer("".join(f"{i:02x}" for i in range(256)).encode(), np.uint8).reshape(256, 2)
 
@@ -55,20 +53,19 @@ def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.nda
     return [(border[0], data.view("<u4")) for border, data in zip(borders, filled, strict=True)]
 
 
-def filled(memory: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
-    """All bytes of the memory."""
-    out = np.zeros(MEMORY_BYTES, np.uint8)
-    for first, words in segments(memory):
-        out[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
+def filled(memory: Iterable[tuple[int, np.ndarray]], end: int) -> np.ndarray:
+    """The bytes of the memory up to `end`, or as far as something is given."""
+    pieces = segments(memory)
+    words = max([(end + 3) // 4, *(first + len(words) for first, words in pieces)])
+    out = np.zeros(4 * words, np.uint8)
+    for first, given in pieces:
+        out[4 * first : 4 * (first + len(given))] = given.view(np.uint8)
     return out
 
 
-def write_memory(path: Path, memory: Iterable[tuple[int, np.ndarray]]) -> int:
-    """Write an image of the memory; returns the number of words up to the last one given."""
-    end = 0
+def write_memory(path: Path, memory: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Write an image of the memory as the harness reads it (cosim/harness/memory.cpp)."""
     with path.open("wb") as out:
         for first, words in segments(memory):
-            out.write(f"@{first:x}\n".encode())
-            out.write(hex_lines(words))
-            end = first + len(words)
-    return end
+            out.write(np.array([first, len(words)], "<u4").tobytes())
+            out.write(words.data)

@@ -12,6 +12,7 @@ import numpy as np
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.isa import Cause
+from sw.layout import MEMORY_BYTES, PAGE, round_up
 
 
 class EventKind(enum.IntEnum):
@@ -90,6 +91,12 @@ class Job:
     watchdog: int = 1 << 20
     check_word: int | None = None
     name: str = "job"
+
+    @property
+    def end(self) -> int:
+        """Where the memory ends that the run can touch: behind its last window and its last region."""
+        places = [*(w.last + 1 for w in self.windows), *(r.address + r.size for r in self.outputs)]
+        return min(MEMORY_BYTES, round_up(max(places, default=0), PAGE))
 
 
 def loaded(config: MachineConfig, words: list[int]) -> list[int]:

@@ -29,9 +29,9 @@ def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
 def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
     """Write script, image and settings of a job; raises `InputError` for what the machine cannot take."""
     directory.mkdir()
-    used = images.write_memory(directory / "memory.hex", job.memory)
+    images.write_memory(directory / "memory.bin", job.memory)
     script = np.array([entry.word() for entry in host.script(config, job)], np.uint64)
-    settings = np.array([*job.settings.words(), used, observe.quiet_limit(job)], np.uint32)
+    settings = np.array([*job.settings.words(), observe.quiet_limit(job)], np.uint32)
     for name, words in (("script", script), ("settings", settings)):
         (directory / f"{name}.hex").write_bytes(images.hex_lines(words))
 

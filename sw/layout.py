@@ -9,8 +9,8 @@ import numpy as np
 
 from hw.errors import InputError
 
-#: Memory that the simulators' harness has unless told otherwise, in bytes.
-MEMORY_BYTES = 64 << 20
+#: Bytes of memory of a simulated machine: what 32 bits address but the last MiB, which answers with an error.
+MEMORY_BYTES = (1 << 32) - (1 << 20)
 #: Tensors start at multiples of this, with at least one page of nothing before each.
 PAGE = 4096
 #: Padding bytes hold this value, so that a result that depends on them is wrong rather than lucky.

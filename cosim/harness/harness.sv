@@ -13,7 +13,7 @@ module harness #(
     parameter int unsigned STORE = 4,
     parameter int unsigned STORES = 1,
     parameter int unsigned SCRIPT_WORDS = 1024,
-    parameter int unsigned MEMORY_WORDS = 1 << 24
+    parameter int unsigned MEMORY_WORDS = 1 << 30
 ) (
     input logic clk,
     input logic start,
@@ -43,9 +43,9 @@ module harness #(
         if (start && !started) directory <= $sformatf("%s/%0d", root, job);
     end
 
-    // Settings of the run: words of `MemorySettings.words`, then image_words and the limit of quiet cycles.
-    logic [31:0] settings[0:19];
-    initial for (int i = 0; i < 20; i++) settings[i] = '0;
+    // Settings of the run: words of `MemorySettings.words`, then the limit of quiet cycles.
+    logic [31:0] settings[0:18];
+    initial for (int i = 0; i < 19; i++) settings[i] = '0;
 
     wire running, machine_done, machine_error;
     wire [47:0] cycle;
@@ -150,7 +150,7 @@ module harness #(
     );
 
     memory #(.WORDS(MEMORY_WORDS), .LOAD_A(LOAD_A), .LOAD_B(LOAD_B), .LOAD_C(LOAD_C), .STORE(STORE)) store (
-        .clk, .load, .image_words(settings[18]), .dump, .dump_first, .dump_words, .finish, .directory,
+        .clk, .load, .dump, .dump_first, .dump_words, .finish, .directory,
         .a_due, .a_address(a_due_address), .a_answer,
         .b_due, .b_address(b_due_address), .b_answer,
         .c_due, .c_address(c_due_address), .c_answer,
@@ -195,7 +195,7 @@ module harness #(
             if (fault == 0) begin
                 if (refused != 0) fault <= {20'b0, refused, 8'(FAULT_REFUSED)};
                 else if (unstable != 0 && !rst) fault <= {20'b0, unstable, 8'(FAULT_UNSTABLE)};
-                else if (settings[19] != 0 && quiet > settings[19]) fault <= FAULT_HANG;
+                else if (settings[18] != 0 && quiet > settings[18]) fault <= FAULT_HANG;
             end
         end
     end

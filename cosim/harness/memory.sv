@@ -1,10 +1,20 @@
-// The memory that all four ports share: byte-addressed, little-endian, 32-bit words inside.
+// The memory that all four ports share: byte-addressed, little-endian, 32-bit words inside. memory.cpp holds it.
 //
 // Addresses from 4 * WORDS on do not exist: they read as 0 and are answered with an error. A word written in
 // cycle x is seen by every answer from x + 1 on; an answer carries the data of its own cycle.
 
+import "DPI-C" function void memory_load(input string directory);
+import "DPI-C" function void memory_read(
+    input int unsigned word, input int unsigned words, input int unsigned version, output bit [1023:0] data
+);
+import "DPI-C" function void memory_write(
+    input int unsigned word, input int unsigned words, input bit [1023:0] data, input bit [127:0] strobe
+);
+import "DPI-C" function void memory_dump(input int unsigned word, input int unsigned words);
+import "DPI-C" function void memory_finish();
+
 module memory #(
-    parameter int unsigned WORDS = 1 << 24,
+    parameter int unsigned WORDS = 1 << 30,
     parameter int unsigned LOAD_A = 4,
     parameter int unsigned LOAD_B = 4,
     parameter int unsigned LOAD_C = 4,
@@ -12,7 +22,6 @@ module memory #(
 ) (
     input logic clk,
     input logic load,
-    input logic [31:0] image_words,
     input logic dump,
     input logic [31:0] dump_first,
     input logic [31:0] dump_words,
@@ -35,58 +44,50 @@ module memory #(
     input logic [31:0] store_due_address,
     output logic store_answer
 );
-    logic [31:0] words[0:WORDS-1];
-    // Everything from this word on is 0, so that clearing costs what was used and not what is there.
-    logic [31:0] used;
-    int file;
+    // Widest word of a port, in bits.
+    localparam int WIDEST = 1024;
 
-    initial begin
-        used = '0;
-        file = 0;
-    end
+    logic [31:0] version;
+    initial version = '0;
 
     function automatic logic beyond(input logic [31:0] address);
         return 64'(address) >= 64'(WORDS) * 4;
     endfunction
 
+    bit [WIDEST-1:0] a_data;
     always_comb begin
-        a_answer = '0;
-        if (a_due && beyond(a_address)) a_answer[8*LOAD_A] = 1'b1;
-        else if (a_due) for (int i = 0; i < LOAD_A / 4; i++) a_answer[32*i+:32] = words[(a_address>>2)+i];
+        a_data = '0;
+        if (a_due && !beyond(a_address)) memory_read(a_address >> 2, LOAD_A / 4, version, a_data);
     end
+    assign a_answer = {a_due && beyond(a_address), a_data[8*LOAD_A-1:0]};
 
+    bit [WIDEST-1:0] b_data;
     always_comb begin
-        b_answer = '0;
-        if (b_due && beyond(b_address)) b_answer[8*LOAD_B] = 1'b1;
-        else if (b_due) for (int i = 0; i < LOAD_B / 4; i++) b_answer[32*i+:32] = words[(b_address>>2)+i];
+        b_data = '0;
+        if (b_due && !beyond(b_address)) memory_read(b_address >> 2, LOAD_B / 4, version, b_data);
     end
+    assign b_answer = {b_due && beyond(b_address), b_data[8*LOAD_B-1:0]};
 
+    bit [WIDEST-1:0] c_data;
     always_comb begin
-        c_answer = '0;
-        if (c_due && beyond(c_address)) c_answer[8*LOAD_C] = 1'b1;
-        else if (c_due) for (int i = 0; i < LOAD_C / 4; i++) c_answer[32*i+:32] = words[(c_address>>2)+i];
+        c_data = '0;
+        if (c_due && !beyond(c_address)) memory_read(c_address >> 2, LOAD_C / 4, version, c_data);
     end
+    assign c_answer = {c_due && beyond(c_address), c_data[8*LOAD_C-1:0]};
 
     assign store_answer = store_due && beyond(store_due_address);
 
     always_ff @(posedge clk) begin
         if (load) begin
-            for (int unsigned i = 0; i < used; i++) words[i] = '0;
-            $readmemh({directory, "/memory.hex"}, words);
-            used = image_words;
-            file = $fopen({directory, "/output.bin"}, "wb");
+            memory_load(directory);
+            version <= version + 1;
         end else if (dump) begin
-            for (int unsigned i = 0; i < dump_words; i++) $fwrite(file, "%u", words[dump_first+i]);
+            memory_dump(dump_first, dump_words);
         end else if (finish) begin
-            $fclose(file);
+            memory_finish();
         end else if (store_accepted && !beyond(store_address)) begin
-            for (int i = 0; i < STORE / 4; i++) begin
-                if (store_strobe[4*i+:4] == 4'hf) words[(store_address>>2)+i] = store_data[32*i+:32];
-                else
-                    for (int b = 0; b < 4; b++)
-                        if (store_strobe[4*i+b]) words[(store_address>>2)+i][8*b+:8] = store_data[32*i+8*b+:8];
-            end
-            if ((store_address >> 2) + STORE / 4 > used) used = (store_address >> 2) + STORE / 4;
+            memory_write(store_address >> 2, STORE / 4, WIDEST'(store_data), 128'(store_strobe));
+            version <= version + 1;
         end
     end
 endmodule

@@ -12,12 +12,12 @@ import pytest
 from cosim import job_files, observe
 from cosim.build import Build, build
 from cosim.cpp import CppSimulator
-from cosim.images import MEMORY_BYTES
 from cosim.job import EventKind, Job, Region, Window
 from cosim.observe import Records
 from cosim.settings import MemorySettings
 from cosim.verilator import VerilatorSimulator
 from hw.config import PORTS, MachineConfig
+from sw.layout import MEMORY_BYTES
 
 FAKE = Path(__file__).parent / "fake_machine.v"
 LOADS, ALL = (0, 1, 2), (0, 1, 2, 3)

@@ -86,7 +86,7 @@ def test_the_longest_script_fits(small: MachineConfig) -> None:
         ({"programs": {6: [1]}}, "warps must be 0 to 5, not 6"),
         ({"programs": {0: [1] * 1025}}, r"at most 1024 instructions \(imem_words\), not 1025"),
         ({"windows": (Window(0, 1),) * 5}, "at most 4 windows can be open, not 5"),
-        ({"outputs": (Region(0x3FFFFFF, 2),)}, "outputs must lie below 0x4000000"),
+        ({"outputs": (Region(0xFFEFFFFF, 2),)}, "outputs must lie below 0xfff00000"),
         ({"outputs": (Region(0, 1),) * 257}, "at most 256 regions can be returned, not 257"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Memory images as text for $readmemh."""
+"""Memory images, and tables as text for $readmemh."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cosim.images import MEMORY_BYTES, hex_lines, segments, write_memory
+from cosim.images import filled, hex_lines, segments, write_memory
 from hw.errors import InputError
+from sw.layout import MEMORY_BYTES
 
 
 def read_back(path: Path) -> dict[int, int]:
-    words, at = {}, 0
-    for line in path.read_text(encoding="utf-8").split():
-        if line.startswith("@"):
-            at = int(line[1:], 16)
-        else:
-            words[at] = int(line, 16)
-            at += 1
-    return words
+    left, found = np.fromfile(path, "<u4").tolist(), {}
+    while left:
+        first, count, *left = left
+        found |= {first + i: word for i, word in enumerate(left[:count])}
+        left = left[count:]
+    return found
 
 
 def test_words_are_little_endian_with_the_highest_digit_first() -> None:
@@ -32,13 +31,15 @@ def test_an_image_holds_every_byte_at_its_address(tmp_path: Path) -> None:
     pieces = tuple(
         (a, rng.integers(0, 256, n, dtype=np.uint8)) for a, n in ((5, 9), (14, 3), (101, 1), (0, 2))
     )
-    end = write_memory(tmp_path / "m.hex", pieces)
-    expected = np.zeros(4 * end, np.uint8)
+    write_memory(tmp_path / "m.bin", pieces)
+    expected = np.zeros(4 * 26, np.uint8)
     for address, data in pieces:
         expected[address : address + data.size] = data
-    words = read_back(tmp_path / "m.hex")
-    assert end == 26
-    assert [words.get(i, 0) for i in range(end)] == expected.view("<u4").tolist()
+    words = read_back(tmp_path / "m.bin")
+    assert max(words) == 25
+    assert [words.get(i, 0) for i in range(26)] == expected.view("<u4").tolist()
+    np.testing.assert_array_equal(filled(pieces, 0), expected)
+    assert len(filled(pieces, 400)) == 400
 
 
 def test_where_pieces_overlap_the_later_one_counts() -> None:
@@ -53,7 +54,7 @@ def test_far_pieces_leave_a_hole_that_costs_nothing() -> None:
 
 @pytest.mark.parametrize("address", [-1, MEMORY_BYTES - 3])
 def test_bytes_outside_the_memory_are_refused(address: int) -> None:
-    with pytest.raises(InputError, match="memory must lie below 0x4000000"):
+    with pytest.raises(InputError, match="memory must lie below 0xfff00000"):
         segments([(address, np.zeros(4, np.uint8))])
 
 

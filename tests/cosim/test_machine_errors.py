@@ -189,7 +189,7 @@ def test_every_cause_is_provoked() -> None:
 def test_programs_and_memory_that_fail_on_the_way_in() -> None:
     """A wrong check word, and a memory that answers with errors."""
     wrong = job(["halt"], OPEN, check_word=1)
-    beyond = "li r1, 1\nshli r1, r1, 30\nli r4, 4\n"
+    beyond = "li r1, -1\nshli r1, r1, 12\nli r4, 4\n"
     read = job([beyond + "load_a r1, r0, r4, r4\nhalt"], (Window(0, 0xFFFFFFFF),))
     write = job([beyond + "store r1, r0, r4, r4\nhalt"], (Window(0, 0xFFFFFFFF),))
     found = simulator(TEST, "verilator").run([wrong, good_job(), read, good_job(), write, good_job()])

@@ -26,7 +26,7 @@ class Data:
 
     def __init__(self, config: MachineConfig, job: Job, values: bool):
         self.values = values
-        self.memories = Memories(config, filled(job.memory))
+        self.memories = Memories(config, filled(job.memory, job.end))
         for name in ("a", "b", "acc", "scratch", "out"):
             getattr(self.memories, name).fill(0)
 

@@ -314,9 +314,9 @@ def test_what_cannot_be_done_names_the_place_and_the_reason(line: str, message: 
             "found elements of int32 in space A, expected int8 or uint8",
         ),
         (
-            "m: Buffer[100000, 1000, int32, memory]",
+            "m: Buffer[100000, 100000, int32, memory]",
             "wait(1, warp=0)",
-            "found buffers in memory up to m of 400000000 bytes that take",
+            "found buffers in memory up to m of 40000000000 bytes that take",
         ),
     ],
 )

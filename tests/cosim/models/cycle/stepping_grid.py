@@ -50,7 +50,7 @@ class SlowGrid(Base):
         super().__init__(config)
         assert config.cgra is not None
         self.fabric, self.storer, self.gemm = config.cgra, storer, gemm
-        self.memories = Memories(config, filled(job.memory))
+        self.memories = Memories(config, filled(job.memory, job.end))
         for name in ("a", "b", "acc", "scratch", "out"):
             getattr(self.memories, name)[:] = 0
         self.grid = CgraState(self.fabric)
