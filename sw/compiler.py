@@ -68,7 +68,7 @@ def compile_network(
     """The steps of a network: programs of the machine, and operators of the host between them.
 
     `after` sees what each stage makes. `options` are fields of stages: `bandwidth`, `blockings`,
-    `memory_bytes`, `strategy`, `synchronise`. Raises `InputError` for what the machine cannot do or does not
+    `memory`, `strategy`, `synchronise`. Raises `InputError` for what the machine cannot do or does not
     have, with the operator.
     """
     driver = _Driver(after, options)

@@ -11,8 +11,11 @@ from hw.errors import InputError
 
 #: Bytes of memory of a simulated machine: what 32 bits address but the last MiB, which answers with an error.
 MEMORY_BYTES = (1 << 32) - (1 << 20)
+MIDDLE = 1 << 31
 #: Tensors start at multiples of this, with at least one page of nothing before each.
 PAGE = 4096
+#: Where tensors may lie.
+MEMORY = range(PAGE, MEMORY_BYTES)
 #: Padding bytes hold this value, so that a result that depends on them is wrong rather than lucky.
 GARBAGE = 0xA5
 
@@ -85,6 +88,14 @@ def coalesce(batch: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> list
         else:
             axes.append((count, step))
     return axes
+
+
+def clear_of_middle(address: int, size: int) -> int:
+    """Where so many bytes may start, at or above an address, that do not cross the middle of the memory.
+
+    Programs count addresses in 32 bits with a sign, which changes there.
+    """
+    return MIDDLE if address < MIDDLE < address + size else address
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -22,18 +22,15 @@ from sw.compiler import compile_network
 from sw.convolution import Convolution
 from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
-from sw.layout import MEMORY_BYTES
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent
 
 
-def extent_of(
-    problem: Product | Convolution, config: MachineConfig, memory_bytes: int = MEMORY_BYTES
-) -> Extent:
+def extent_of(problem: Product | Convolution, config: MachineConfig) -> Extent:
     """What is tiled of a problem."""
     network = legal(network_of(problem), config)
-    homes = plan_memory(network, network.operators, layouts(network, config), config, memory_bytes).homes
+    homes = plan_memory(network, network.operators, layouts(network, config), config).homes
     operator = next(o for o in network.operators if o.output.tensor == "C")
     if isinstance(operator, ImageConvolution):
         return convolution_problem(operator, homes, config).extent

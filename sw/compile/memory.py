@@ -16,7 +16,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.graph.network import Network, Operator, Tensor
-from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
+from sw.layout import MEMORY, PAGE, Placement, clear_of_middle, round_up
 
 #: Tensors start at multiples of this, which is at least a word of every port.
 ALIGNMENT = 128
@@ -105,18 +105,18 @@ def plan_memory(
     operators: Sequence[Operator],
     lines: Mapping[str, Lines],
     config: MachineConfig,
-    memory_bytes: int = MEMORY_BYTES,
+    memory: range = MEMORY,
     further: Sequence[Tensor] = (),
 ) -> MemoryPlan:
     """Give every tensor that the operators touch a home, and so `further` constants.
 
     `lines` holds how rows lie of tensors that are not dense or not aligned. What a network's later part needs
-    stays to the end. Raises `InputError` where memory or windows do not suffice.
+    stays to the end; all lies in `memory`. Raises `InputError` where memory or windows do not suffice.
     """
     wanted = _lives(network, operators, lines)
     wanted += [_unplaced(t, Kind.CONSTANT, -1, len(operators), lines) for t in further]
     homes: dict[str, Allocation] = {}
-    address = PAGE
+    address = memory.start
     areas: dict[Kind, tuple[int, int]] = {}
     for kind in Kind:
         start = address
@@ -126,17 +126,17 @@ def plan_memory(
         else:
             placed = []
             for home in own:
-                placed.append(dataclasses.replace(home, address=address + home.address))
+                placed.append(_placed(home, address))
                 address = placed[-1].end
         homes |= {home.name: home for home in placed}
         address = max((home.end for home in placed), default=start)
         areas[kind] = (start, address)
         # Nothing lies at the end of an area, so that what runs across it meets no tensor.
         address = round_up(address, PAGE) + (PAGE if address > start else 0)
-    if address > memory_bytes:
+    if address > memory.stop:
         sizes = ", ".join(f"{kind.value}s {end - start}" for kind, (start, end) in areas.items())
         raise InputError(
-            f"the tensors of {network.name!r} must fit {memory_bytes} bytes of memory, "
+            f"the tensors of {network.name!r} must fit {memory.stop} bytes of memory, "
             f"{address} are needed ({sizes})"
         )
     return MemoryPlan(homes, _windows(areas, config), address)
@@ -184,16 +184,23 @@ def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocati
     """Largest first, each at the lowest address where nothing lies that lives at the same time."""
     placed: list[Allocation] = []
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.name)):
-        address = base + home.address
+        found = _placed(home, base)
         # What an operator reads and what it writes live at the same time.
         for other in sorted(placed, key=lambda h: h.address):
             if other.last < home.first or home.last < other.first:
                 continue
-            if address + home.size <= other.address:
+            if found.address + home.size <= other.address:
                 break
-            address = max(address, other.end + home.address)
-        placed.append(dataclasses.replace(home, address=address))
+            if found.address < other.end + home.address:
+                found = _placed(home, other.end)
+        placed.append(found)
     return placed
+
+
+def _placed(home: Allocation, address: int) -> Allocation:
+    """A tensor without a place at the first one at or above an address, which is that of a word."""
+    start = clear_of_middle(address, home.address + home.size)
+    return dataclasses.replace(home, address=start + home.address)
 
 
 def _windows(

@@ -59,11 +59,11 @@ class Tiled:
     early: bool
 
 
-def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
-    """Memory, tiles and configurations of operators that run one after the other."""
+def tile(group: Group, space: range, allowed: Choices) -> Tiled:
+    """Memory in a range of addresses, tiles and configurations of operators that run one after the other."""
     network, operators, config = group.network, group.operators, group.config
     lines = layouts(network, config)
-    memory = plan_memory(network, operators, lines, config, memory_bytes)
+    memory = plan_memory(network, operators, lines, config, space)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
@@ -77,7 +77,7 @@ def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
         raise OperatorsError(refused)
     configurations = _configurations(parts, taken)
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
-    memory = plan_memory(network, operators, lines, config, memory_bytes, blobs)
+    memory = plan_memory(network, operators, lines, config, space, blobs)
     early = all(
         holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.bandwidth)
         for p in parts

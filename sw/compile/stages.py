@@ -29,7 +29,7 @@ from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.ir.split import share, warps, with_used_buffers
 from sw.ir.walk import instructions as instructions_of
-from sw.layout import MEMORY_BYTES
+from sw.layout import MEMORY
 from sw.operators.registry import LoweredOperator
 from sw.warps.convert import convert
 
@@ -122,13 +122,13 @@ class Legalise:
 class Tile(Choices):
     """Tiles, addresses, and the loops of the CGRA."""
 
-    memory_bytes: int = MEMORY_BYTES
+    memory: range = MEMORY
 
     name: ClassVar[str] = "tile"
 
     def __call__(self, group: Group) -> Tiled:
         """Operators with their tiles; raises `InputError` for what the machine cannot do or does not have."""
-        return tile(group, self.memory_bytes, self)
+        return tile(group, self.memory, self)
 
 
 @dataclass(frozen=True)

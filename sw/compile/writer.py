@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.semantics import wrap
 from sw.compile.forms import Loop, linear
 from sw.compile.memory import Allocation, MemoryPlan
 from sw.graph.network import View, word
@@ -112,7 +113,7 @@ class Writer:
     def address(self, name: str, walk: AddressMap) -> Expr:
         """The address of an element."""
         home = self.home(name)
-        return walk.counted(home.offset, home.address)
+        return walk.counted(home.offset, wrap(home.address))
 
     def region(
         self, view: View, walk: AddressMap, rows: Expr | int, row_step: int, columns: Expr | int

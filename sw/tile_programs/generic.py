@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.config import MachineConfig
+from hw.semantics import wrap
 from sw.ir.expression import Const, Expr, Op, Var, fold
 from sw.ir.program import Buffer, For, If, Instruction, Interval, Region, Statement
 from sw.layout import Placement, round_up
@@ -94,7 +95,7 @@ def operation_of(
     box, largest, offset = transfer.box, transfer.box.largest, transfer.offset
     unit = box.strides[-1]
     row = largest[-1] * unit
-    address = Const(placement.address + offset) + record_.index * placement.pitch
+    address = Const(wrap(placement.address + offset)) + record_.index * placement.pitch
     region, first = box.region, box.first()
     loops: list[tuple[str, Expr]] = []
     for d in range(len(largest) - 2):

@@ -14,7 +14,7 @@ from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
 from sw.ir.grid import GRID
 from sw.ir.program import Buffer, Program
-from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
+from sw.layout import MEMORY_BYTES, PAGE, Placement, clear_of_middle, round_up
 from sw.tile_programs.uses import Uses
 
 #: Buffers of no stated space lie here.
@@ -158,6 +158,7 @@ def place_memory(
         shape, dtype = shape_of(buffer), np.dtype(buffer.element)
         width = max((config.port_bytes(port) for port in uses.ports.get(name, ())), default=4)
         pitch = round_up(shape[-1] * dtype.itemsize, width)
+        address = clear_of_middle(address, pitch * (math.prod(shape) // shape[-1]))
         found[name] = Placement(
             name=name, address=address, shape=shape, dtype=dtype, pitch=pitch, row=shape[-1]
         )

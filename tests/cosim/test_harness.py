@@ -91,9 +91,10 @@ def test_answers_come_exactly_latency_cycles_after_acceptance(
         np.testing.assert_array_equal(answered, accepted + latency[port])
 
 
-def test_loads_return_the_image(fake: Build, small: MachineConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", [64, 0x9000_0040, MEMORY_BYTES - 8 * 300])
+def test_loads_return_the_image(fake: Build, small: MachineConfig, tmp_path: Path, base: int) -> None:
     data = np.random.default_rng(1).integers(0, 256, 8 * 300, dtype=np.uint8)
-    found = records(fake, small, fake_job(small, LOADS, 300, load=64, memory=((64, data),)), tmp_path)
+    found = records(fake, small, fake_job(small, LOADS, 300, load=base, memory=((base, data),)), tmp_path)
     expected = data.view("<u2")[::4]
     for warp in (1, 2):
         rows = (found.signal >> warp & 1).astype(bool)
@@ -126,7 +127,7 @@ def test_addresses_beyond_the_memory_are_answered_with_an_error(
 
 def test_jobs_of_one_process_do_not_see_each_others_memory(fake: Build, small: MachineConfig) -> None:
     data = np.full(64, 0xAB, np.uint8)
-    region = (Region(0x8000, 64), Region(0x100003, 13))
+    region = (Region(0x8000, 64), Region(0x100003, 13), Region(0xC000_0000, 9))
     first = fake_job(small, (3,), 40, memory=((0x8000, data),), outputs=region)
     second = fake_job(small, (0,), 40, outputs=region)
     one, two, three = CppSimulator(small, fake).run([first, second, first])

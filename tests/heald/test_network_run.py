@@ -24,6 +24,7 @@ from hw.errors import InputError
 from hw.isa import Cause
 from sw.frontend.network import import_model
 from sw.graph import reference
+from sw.layout import MEMORY_BYTES, MIDDLE
 from tests.heald.network_models import hosted, integers, perceptron, save
 
 TEST = load("test")
@@ -49,6 +50,20 @@ def _ran(spoil: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome
     model = compile_model(network, TEST)
     inputs = draw_inputs(network, 0)
     return run_model(model, inputs, MemorySettings.of(TEST), lambda: Spoiled(TEST, spoil))
+
+
+def test_addresses_have_32_bits() -> None:
+    """Tensors lie on both sides of 2^31, where programs' numbers change their sign."""
+    network = import_model(perceptron())
+    model = compile_model(network, TEST, memory=range(MIDDLE - 3 * 4096, MEMORY_BYTES))
+    homes = model.programs[0].homes.values()
+    assert min(h.address for h in homes) < MIDDLE < max(h.address for h in homes)
+    assert all(h.address + h.size <= MIDDLE or h.address >= MIDDLE for h in homes)
+    inputs = draw_inputs(network, 0)
+    run = run_model(model, inputs, MemorySettings.of(TEST), lambda: simulator(TEST, "cpp"))
+    assert run.correct
+    (output,) = run.outputs
+    np.testing.assert_array_equal(run.outputs[output], reference.run(network, inputs)[output])
 
 
 def test_a_model_is_proven_and_told_operator_by_operator(heald: Any, tmp_path: Path) -> None:
@@ -230,7 +245,7 @@ def test_bounds_count_each_element_once_and_launches_by_the_least_ii() -> None:
     [
         (lambda: integers("Pow"), "node only (Pow)"),
         (lambda: integers("Add", TensorProto.INT32, ("n", 4)), "give those that are open: --dim n=1"),
-        (lambda: integers("Add", TensorProto.INT32, (9000, 4000)), "bytes of memory"),
+        (lambda: integers("Add", TensorProto.INT32, (60000, 60000)), "bytes of memory"),
     ],
 )
 def test_models_that_cannot_be_compiled_are_refused(

@@ -52,4 +52,4 @@ def test_batches_that_lie_evenly_become_one_axis() -> None:
 
 def test_what_does_not_fit_memory_is_refused_with_sizes() -> None:
     with pytest.raises(InputError, match=r"must fit 1048576 bytes of memory, \d+ are needed"):
-        compile_problem(Product(1024, 1024, 1024), CONFIG, memory_bytes=1 << 20)
+        compile_problem(Product(1024, 1024, 1024), CONFIG, memory=range(4096, 1 << 20))

@@ -185,4 +185,4 @@ def test_a_machine_with_few_registers_gets_a_simpler_program(registers: int) -> 
 
 def test_a_product_larger_than_memory_is_refused() -> None:
     with pytest.raises(InputError, match="must fit 65536 bytes of memory"):
-        compile_problem(Product(300, 300, 300), TEST, memory_bytes=65536)
+        compile_problem(Product(300, 300, 300), TEST, memory=range(4096, 65536))

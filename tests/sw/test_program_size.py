@@ -27,7 +27,6 @@ LAYOUTS = ((False, False), (True, False), (False, True), (True, True))
 #: With a smaller instruction memory than any preset.
 TEST = load("test").replace(imem_words=256)
 #: Memory that holds the operands of the largest product.
-MEMORY = 1 << 28
 SIZES = (512, 1024, 4096)
 #: Presets on layouts that `make test` looks at: all layouts on one, and every preset.
 KEPT = [*itertools.product(("test",), LAYOUTS), *zip(PRESETS[1:], LAYOUTS, strict=True)]
@@ -51,7 +50,7 @@ def cube(size: int, layout: tuple[bool, bool]) -> Product:
 @pytest.mark.parametrize("cell", sweep(itertools.product(PRESETS, LAYOUTS), kept=KEPT), ids=str)
 def test_large_products_have_the_same_instructions(cell: tuple[str, tuple[bool, bool]]) -> None:
     hw, layout = cell
-    small, medium, large = (compile_problem(cube(n, layout), load(hw), memory_bytes=MEMORY) for n in SIZES)
+    small, medium, large = (compile_problem(cube(n, layout), load(hw)) for n in SIZES)
     made = [part_of(program).nest.blocking for program in (small, medium, large)]
     assert made[0] == made[1] == made[2]
     assert names(small) == names(medium) == names(large)
@@ -70,12 +69,12 @@ def test_sides_need_not_be_equal_nor_powers_of_two(hw: str) -> None:
             min(r.choice([STEPS, r.randint(STEPS, 40)]) * tile, 4096)
             for tile in (tiles.partition_m, tiles.partition_k, tiles.partition_n)
         )
-        assert names(compile_problem(Product(m, k, n), config, memory_bytes=MEMORY)) == wanted, (m, k, n)
+        assert names(compile_problem(Product(m, k, n), config)) == wanted, (m, k, n)
 
 
 def estimate(problem: Product, config: MachineConfig) -> tuple[float, float]:
     """Estimated cycles of the tiles that are taken, and the least of the best others."""
-    extent = extent_of(problem, config, MEMORY)
+    extent = extent_of(problem, config)
     found = best(extent, config, count=7)
     shared = uniform(extent, config)
     others = [c.estimate.cycles for c in found if c.blocking != shared]
@@ -153,6 +152,6 @@ def shapes() -> list[Product | Convolution]:
 @pytest.mark.parametrize("problem", sweep(shapes(), kept=shapes()[::3]), ids=str)
 def test_programs_of_every_shape_fit_the_smallest_instruction_memory(problem: Product | Convolution) -> None:
     assert TEST.imem_words == 256
-    programs = compile_problem(problem, TEST, memory_bytes=MEMORY).programs
+    programs = compile_problem(problem, TEST).programs
     longest = max(len(words) for words in programs.values())
     assert longest <= 128  # half of it is left
