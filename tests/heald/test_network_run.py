@@ -245,7 +245,7 @@ def test_bounds_count_each_element_once_and_launches_by_the_least_ii() -> None:
     [
         (lambda: integers("Pow"), "node only (Pow)"),
         (lambda: integers("Add", TensorProto.INT32, ("n", 4)), "give those that are open: --dim n=1"),
-        (lambda: integers("Add", TensorProto.INT32, (60000, 60000)), "bytes of memory"),
+        (lambda: integers("Add", TensorProto.INT32, (40000, 40000)), "bytes of memory"),
     ],
 )
 def test_models_that_cannot_be_compiled_are_refused(
