@@ -72,7 +72,8 @@ def tile(group: Group, space: range, allowed: Choices) -> Tiled:
         try:
             parts.append(_part(operator, memory.homes, config, half, taken, allowed))
         except InputError as error:
-            refused.append((operator, str(error)))
+            text, about = str(error), f"{operator.name} ({operator.op})"
+            refused.append((operator, text if operator.name in text else f"{about}: {text}"))
     if refused:
         raise OperatorsError(refused)
     configurations = _configurations(parts, taken)

@@ -22,7 +22,7 @@ from sw.graph.host import node_of, run_node
 
 #: Constants are not computed beyond this number of elements.
 MOST_FOLDED = 1 << 26
-#: Weights stay whole numbers.
+#: Weights stay whole numbers, unless they are quantised again.
 KEPT = ("DequantizeLinear",)
 
 
@@ -34,6 +34,8 @@ class Folding:
         self.nodes: list[OnnxNode] = []
         self.makers: dict[str, OnnxNode] = {}
         self.alias: dict[str, str] = {}
+        #: What follows from constants but was not computed.
+        self._fixed: set[str] = set()
         self._kinds: dict[str, Kind | None] = dict(kinds)
 
     def graph(self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "") -> None:
@@ -136,26 +138,48 @@ class Folding:
                 self.constants[node.outputs[0]] = found
             case OnnxNode() | None:
                 node = found or node
-                arrays = self._computed(node)
+                arrays = None if node.op in KEPT else self._computed(node, self.constants)
+                if arrays is None and node.op == "QuantizeLinear":
+                    arrays = self._quantised_again(node)
                 if arrays is not None:
                     self.constants.update((n, a) for n, a in zip(node.outputs, arrays, strict=True) if n)
                     return
+                if all(not name or name in self.constants or name in self._fixed for name in node.inputs):
+                    self._fixed.update(node.outputs)
                 self.nodes.append(node)
                 self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
 
-    def _computed(self, node: OnnxNode) -> list[np.ndarray] | None:
-        """The results of a node whose inputs are all constants; None where it is not to be computed."""
-        given = [name for name in node.inputs if name]
-        if node.op in KEPT or node.refused or not given or any(name not in self.constants for name in given):
+    def _quantised_again(self, node: OnnxNode) -> list[np.ndarray] | None:
+        """The result of a quantisation of what follows from dequantised constants; None for another one."""
+        if node.inputs[0] not in self._fixed:
             return None
-        if not _deterministic(node, self.opset) or any(self.constants[n].size > MOST_FOLDED for n in given):
+        waiting, needed = [node.inputs[0]], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in self.makers and name not in needed:
+                needed.update(self.makers[name].outputs)
+                waiting += self.makers[name].inputs
+        held = dict(self.constants)
+        for maker in [n for n in self.nodes if not needed.isdisjoint(n.outputs)]:
+            arrays = self._computed(maker, held)
+            if arrays is None:
+                return None
+            held.update(zip(maker.outputs, arrays, strict=True))
+        return self._computed(node, held)
+
+    def _computed(self, node: OnnxNode, held: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
+        """The results of a node whose inputs are all held; None where it is not to be computed."""
+        given = [name for name in node.inputs if name]
+        if node.refused or not given or any(name not in held for name in given):
+            return None
+        if not _deterministic(node, self.opset) or any(held[n].size > MOST_FOLDED for n in given):
             return None
         sizes = [math.prod(kind[1]) for kind in self._made(node) if kind is not None]
         if sum(sizes) > MOST_FOLDED:
             return None
         present = [bool(name) for name in node.inputs]
         proto = node_of(node.op, present, len(node.outputs), **node.attributes)
-        arrays = {f"i{i}": self.constants[name] for i, name in enumerate(given)}
+        arrays = {f"i{i}": held[name] for i, name in enumerate(given)}
         try:
             return run_node(proto, known_opset(node.op, self.opset), arrays, node.place)
         except InputError:

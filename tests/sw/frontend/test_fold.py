@@ -80,12 +80,23 @@ def casts(b: Builder) -> str:
     return b.quantised(kept, "uint8", 0.1)
 
 
+def weights(b: Builder) -> str:
+    """Weights that are dequantised, put together and quantised again, as those of an LSTM."""
+    x = b.real(b.input((2, 4, 3, 5), "uint8"), "uint8", 0.1)
+    parts = [
+        b.real(b.constant(b.rng.integers(-90, 90, (1, 4, 1, 5)), "int8"), "int8", s) for s in (0.1, 0.03)
+    ]
+    joined = b.quantised(b.op("Concat", *parts, axis=0), "int8", 0.1)
+    return b.quantised(b.op("Mul", x, b.real(joined, "int8", 0.1)), "uint8", 0.173)
+
+
 @pytest.mark.parametrize(
     ("make", "nodes"),
     [
         (sizes, ["Transpose", "Reshape", "DequantizeLinear", "Max", "QuantizeLinear"]),
         (other_branch, ["DequantizeLinear", "Max", "QuantizeLinear"]),
         (masks, ["DequantizeLinear", "Add", "QuantizeLinear"]),
+        (weights, ["DequantizeLinear", "DequantizeLinear", "Mul", "QuantizeLinear"]),
         (casts, ["DequantizeLinear", "Add", "Add", "Dropout", "QuantizeLinear"]),
     ],
 )
