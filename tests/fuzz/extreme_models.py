@@ -7,6 +7,7 @@ prints a line per kind of model; exit code 1 if anything differs beyond the roun
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections import Counter
@@ -156,6 +157,15 @@ class Extremes:
         exact = (array.astype(np.int64) - zero) * np.longdouble(scale)
         return Real(name, exact, np.abs(exact).astype(np.float64) * 2.0**-23)
 
+    def words(self, shape: tuple[int, ...]) -> Real:
+        """A dequantised tensor of 32 bits, often at the ends of them."""
+        scale, ends = self.scale(), self.rng.choice([MOST, -MOST - 1, MOST - 7, 0, 1], shape)
+        array = ends if self.r.random() < 0.4 else self.limits(math.prod(shape), np.zeros(1)).reshape(shape)
+        held = self.held(array.astype(np.int32), self.r.random() < 0.3)
+        exact = array * np.longdouble(scale)
+        name = self.b.op("DequantizeLinear", held, self.b.constant(scale, np.float32))
+        return Real(name, exact, np.abs(exact).astype(np.float64) * 2.0**-23)
+
     def combined(self, op: str, x: Real, y: Real) -> Real:
         """The sum, difference or product of two real tensors."""
         exact = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}[op](x.exact, y.exact)
@@ -201,6 +211,15 @@ def _added(e: Extremes) -> Made:
 def _elementwise(e: Extremes) -> Made:
     shape = (e.r.randint(1, 4), e.r.randint(1, 9))
     return e.quantised(e.combined(e.r.choice(["Add", "Sub", "Mul"]), e.leaf(shape), e.leaf(shape)))
+
+
+def _words(e: Extremes) -> Made:
+    """Sums of tensors of 32 and of 8 bits."""
+    shape = (e.r.randint(1, 4), e.r.randint(1, 9))
+    total = e.combined(e.r.choice(["Add", "Sub"]), e.words(shape), e.leaf(shape))
+    while e.r.random() < 0.6:
+        total = e.combined(e.r.choice(["Add", "Sub"]), total, e.words(shape))
+    return e.quantised(total)
 
 
 def _average(e: Extremes) -> Made:
@@ -257,6 +276,7 @@ KINDS: dict[str, Callable[[Extremes], Made]] = {
     "Conv": lambda e: _product(e, "Conv"),
     "products added": _added,
     "two tensors": _elementwise,
+    "32 bits": _words,
     "average": _average,
     "QLinearMatMul": lambda e: _linear(e, "QLinearMatMul"),
     "QLinearConv": lambda e: _linear(e, "QLinearConv"),
