@@ -375,3 +375,14 @@ def test_a_value_times_a_function_is_exact(op: str) -> None:
     b = Builder(9)
     x, gate = b.real(b.input((3, 400)), "int8", 0.05), b.real(b.input((3, 1), "uint8"), "uint8", 0.02)
     exact(b, b.op(op, x, b.op("Sigmoid", gate)), 0.04, rtl=False)
+
+
+def test_sums_over_axes_are_exact() -> None:
+    """A sum, and a variance of what was moved after its mean was taken off."""
+    b = Builder(6)
+    x = b.real(b.input((3, 7, 20), "uint8"), "uint8", 0.03)
+    exact(b, b.op("ReduceSum", x, whole(b, 0, 2), keepdims=0), 0.4, rtl=False)
+    b = Builder(6)
+    x = b.real(b.input((3, 7, 20)), "int8", 0.03)
+    less = b.op("Transpose", b.op("Sub", x, b.op("ReduceMean", x, whole(b, 1))), perm=[2, 0, 1])
+    exact(b, b.op("ReduceMean", b.op("Pow", less, b.constant(2, np.float32)), whole(b, 2)), 0.02, rtl=False)

@@ -7,6 +7,8 @@ dropped so that 32 bits hold it.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -14,12 +16,12 @@ import numpy as np
 
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
-from sw.frontend.quantised import BYTES
+from sw.frontend.quantised import BYTES, row_operand
 from sw.frontend.sums import WORD
 from sw.frontend.values import Constant, Dequantised, Real, Structured, Value
 from sw.frontend.windows import reduced_axes
 from sw.graph.expression import Argument, Expression, Lookup
-from sw.graph.network import View
+from sw.graph.network import View, whole
 from sw.graph.requantise import apply
 from sw.graph.views import broadcast, reshaped, same_places, transposed
 from sw.operators.elementwise.reals import combined
@@ -86,6 +88,35 @@ def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Deq
     return Dequantised(view, "int32", scale, np.asarray(0), 255 * count)
 
 
+def _origin(importer: Importer, d: Dequantised) -> tuple[Dequantised, list[int]] | None:
+    """What a value is that is less its mean, and over which axes, in the order in which it is seen."""
+    x, chosen = importer.centred.get(d.view.tensor, (None, ()))
+    if x is None or len(d.shape) != len(x.shape):
+        return None
+    held = whole(importer.tensors[d.view.tensor])
+    for order in itertools.permutations(range(len(d.shape))):
+        if same_places(transposed(held, order), d.view):
+            seen = dataclasses.replace(x, view=transposed(x.view, order))
+            return seen, sorted(order.index(axis) for axis in chosen)
+    return None
+
+
+@imports("ReduceSum", into=REAL_HANDLERS)
+def _sum(importer: Importer, node: OnnxNode) -> Value:
+    """The sum over axes of what has one scale, as whole numbers."""
+    x = row_operand(importer, node)
+    chosen = reduced_axes(importer, node, len(x.shape))
+    if chosen is None:
+        return x
+    reach = x.reach * math.prod(x.shape[a] for a in chosen)
+    if reach > WORD:
+        raise node.error(f"sums reach {reach}, more than the {WORD} of 32 bits")
+    view = added(importer, node, x.view, chosen, int(x.zero.item()), node.outputs[0])
+    if not node.attributes.get("keepdims", 1):
+        view = importer.reshaped(node, view, [n for a, n in enumerate(view.shape) if a not in chosen])
+    return Dequantised(view, "int32", x.scale.reshape(()), np.asarray(0), reach)
+
+
 def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | None:
     """The mean of squares of a value less its mean; None for the mean of something else."""
     match value:
@@ -97,9 +128,10 @@ def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | 
             pass
         case _:
             return None
-    x, chosen = importer.centred.get(d.view.tensor, (None, ()))
-    if x is None or reduced_axes(importer, node, len(d.shape)) != list(chosen):
+    found = _origin(importer, d)
+    if found is None or reduced_axes(importer, node, len(d.shape)) != found[1]:
         return None
+    x, chosen = found
     count, name = math.prod(x.shape[a] for a in chosen), node.outputs[0]
     zero = 128 if x.element == "uint8" else 0
     numbers = np.arange(256) - zero if zero else np.arange(256).astype(np.int8).astype(np.int64)
@@ -112,16 +144,10 @@ def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | 
     total = added(importer, node, x.view, chosen, zero, f"{name}.sum")
     drop = max(0, math.ceil(2 * math.log2(count) + 14 - 30))
     squared: Expression = apply("add", apply("shl", Argument(0), _LOW), Argument(1))
-    if drop:
-        found = apply(
-            "sub",
-            apply("mul_shift_round", squared, count, drop),
-            apply("mul_shift_round", Argument(2), Argument(2), drop),
-        )
-    else:
-        found = apply("sub", apply("mul", squared, count), apply("mul", Argument(2), Argument(2)))
+    square = apply("mul_shift_round", Argument(2), Argument(2), drop)
+    difference = apply("sub", apply("mul_shift_round", squared, count, drop), square)
     operands = [*parts, total]
-    view = importer.elementwise(node, found, operands, total.shape, "int32", f"{name}.variance").view
+    view = importer.elementwise(node, difference, operands, total.shape, "int32", f"{name}.variance").view
     if not node.attributes.get("keepdims", 1):
         kept = [size for a, size in enumerate(view.shape) if a not in chosen]
         view = importer.reshaped(node, view, kept)
