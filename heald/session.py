@@ -363,6 +363,7 @@ def compile(
     *,
     allow_host: bool = False,
     dims: Mapping[str, int] | None = None,
+    dynamic: bool = False,
     bandwidth: Mapping[str, int] | None = None,
     latency: Mapping[str, int] | None = None,
     stall: int | None = None,
@@ -376,7 +377,8 @@ def compile(
 
     `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
     compiled model, whose source is compiled again. `allow_host` leaves operators that the machine cannot
-    execute to the host; `dims` gives sizes that the model leaves open, by their name or INPUT.AXIS.
+    execute to the host; `dims` gives sizes that the model leaves open, by their name or INPUT.AXIS;
+    `dynamic` quantises the other side of products with quantised weights at run time.
     `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for; `refine` puts so many
     plans of every product through the cycle model and takes the quickest. `inputs` hold values of scales,
     zero points and shapes that are inputs of a model, which the compiler must know; if it is empty they are
@@ -387,7 +389,7 @@ def compile(
     settings = memories(hardware.config, latency, bandwidth, stall)
     if isinstance(source, GraphModel | ProgramModel):
         source = source.source if isinstance(source, GraphModel) else source.program
-    found = read_source(source, allow_host=allow_host, dims=dims)
+    found = read_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic)
     if isinstance(found, Program):
         title = str(source) if isinstance(source, str | Path) else found.name
         return ProgramModel.of(hardware, title, found, after)

@@ -18,6 +18,7 @@ from sw.frontend.model import parsed, read_file
 from sw.frontend.protos import tensors
 from sw.frontend.refusal import Refusal
 from sw.frontend.sizes import with_sizes
+from sw.frontend.weight_only import with_dynamic
 from sw.graph.network import Network
 from sw.ir.load import load_program
 from sw.ir.program import Program
@@ -108,10 +109,13 @@ class OnnxSource:
 GraphSource = OnnxSource | Problem
 
 
-def onnx_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = None) -> OnnxSource:
+def onnx_source(
+    source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
+) -> OnnxSource:
     """A model by its path, its bytes or its `onnx.ModelProto`; `dims` gives sizes that it leaves open.
 
-    Raises `InputError` for what is none.
+    With `dynamic`, products with quantised weights quantise their other side at run time. Raises
+    `InputError` for what is none.
     """
     if isinstance(source, str | Path):
         title, proto = str(source), read_file(Path(source))
@@ -119,13 +123,16 @@ def onnx_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = N
         title, proto = "model", parsed(bytes(source), "model")
     else:
         title, proto = source.graph.name or "model", source
-    return OnnxSource(title, with_sizes(proto, dims or {}, title), allow_host)
+    proto = with_sizes(proto, dims or {}, title)
+    return OnnxSource(title, with_dynamic(proto, title) if dynamic else proto, allow_host)
 
 
-def read_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = None) -> GraphSource | Program:
+def read_source(
+    source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
+) -> GraphSource | Program:
     """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or as it is.
 
-    `allow_host` and `dims` are those of a model. Raises `InputError` for what cannot be read, and
+    `allow_host`, `dims` and `dynamic` are those of a model. Raises `InputError` for what cannot be read, and
     for things of another kind.
     """
     if isinstance(source, Problem | OnnxSource | Program):
@@ -137,7 +144,7 @@ def read_source(source: Any, *, allow_host: bool = False, dims: Sizes | None = N
     elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "graph"):
         kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"
         raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
-    return onnx_source(source, allow_host=allow_host, dims=dims)
+    return onnx_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic)
 
 
 def from_files(files: Mapping[str, bytes], *, allow_host: bool, hosted: Mapping[str, str]) -> GraphSource:

@@ -18,6 +18,7 @@ from heald.cli.options import (
     print_json,
     printer,
     printing,
+    run_time,
 )
 from heald.progress import shown
 
@@ -27,6 +28,7 @@ from heald.progress import shown
 @hardware
 @host
 @dimensions
+@run_time
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
@@ -36,6 +38,7 @@ def command(
     settings: tuple[str, ...],
     allow_host: bool,
     dim: dict[str, int],
+    dynamic: bool,
     output: Path,
     print_after: str | None,
     print_after_all: bool,
@@ -52,7 +55,7 @@ def command(
 
     bundle.check_target(output)
     after = printer(print_after, print_after_all)
-    source = onnx_source(model, allow_host=allow_host, dims=dim)
+    source = onnx_source(model, allow_host=allow_host, dims=dim, dynamic=dynamic)
     with shown(note) as say:
         made = session.compile(source, machine(hw, settings), after=after, progress=say)
     assert isinstance(made, session.GraphModel)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heald.cli.options import PATH, as_json, changes, dimensions, machine, print_json
+from heald.cli.options import PATH, as_json, changes, dimensions, machine, print_json, run_time
 
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 @click.option("--hw", metavar="PRESET|FILE.toml", help="Compile for this machine, and tell what it refuses.")
 @changes
 @dimensions
+@run_time
 @as_json
-def command(model: Path, hw: str | None, settings: tuple[str, ...], dim: dict[str, int], json_: bool) -> int:
+def command(
+    model: Path, hw: str | None, settings: tuple[str, ...], dim: dict[str, int], dynamic: bool, json_: bool
+) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
     Nodes whose operands are real numbers that other such nodes make are told apart: they follow from these.
@@ -31,7 +34,7 @@ def command(model: Path, hw: str | None, settings: tuple[str, ...], dim: dict[st
     from heald.sources import onnx_source
     from sw.graph.islands import islands, told
 
-    source = onnx_source(model, allow_host=True, dims=dim)
+    source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic)
     refusals = source.refusals()
     network = None
     if not any(r.lost for r in refusals):

@@ -40,6 +40,12 @@ dimensions = click.option(
     callback=lambda context, option, texts: parse_sizes(texts),
     help="Fix a size that a model leaves open, by its name or INPUT.AXIS; repeatable.",
 )
+#: `--dynamic`, as `dynamic`.
+run_time = click.option(
+    "--dynamic",
+    is_flag=True,
+    help="Quantise the other side of products with quantised weights at run time (of a model).",
+)
 #: `--refine`, as `refine`.
 refinement = click.option(
     "--refine",

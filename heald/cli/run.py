@@ -28,6 +28,7 @@ from heald.cli.options import (
     printer,
     printing,
     refinement,
+    run_time,
     sizes,
 )
 from heald.cli.run_files import Files, read_inputs, write
@@ -47,15 +48,16 @@ _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
 #: Options that a kind of source refuses, with what they go with.
 _REFUSED = {
-    "--matmul": dict.fromkeys(("allow_host", "dim", "compare", "host_only"), "a model"),
+    "--matmul": dict.fromkeys(("allow_host", "dim", "dynamic", "compare", "host_only"), "a model"),
     "a model": {},
     "a tile program": {
         "refine": "products and convolutions",
-        **dict.fromkeys(("allow_host", "dim", "compare", "host_only"), "a model"),
+        **dict.fromkeys(("allow_host", "dim", "dynamic", "compare", "host_only"), "a model"),
     },
     "a directory": {
         "allow_host": "a model",
         "dim": "a model",
+        "dynamic": "a model",
         "print_after": "what is compiled",
         "print_after_all": "what is compiled",
         "refine": "products and convolutions",
@@ -126,6 +128,7 @@ class _Run:
 @hardware
 @host
 @dimensions
+@run_time
 @backend
 @click.option(
     "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
@@ -221,6 +224,7 @@ def _compiled(
         config,
         allow_host=options["allow_host"],
         dims=options["dim"],
+        dynamic=options["dynamic"],
         refine=options["refine"],
         inputs=arrays or {},
         seed=options["seed"],

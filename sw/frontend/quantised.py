@@ -183,17 +183,24 @@ def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
 
 
 def dequantised_operand(
-    importer: Importer, node: OnnxNode, value: Value, what: str, uniform: bool = False
+    importer: Importer,
+    node: OnnxNode,
+    value: Value,
+    what: str,
+    uniform: bool = False,
+    weights: Value | None = None,
 ) -> Dequantised:
     """An operand of 8 bits, with `uniform` of one scale and zero point.
 
-    Raises `InputError` for real numbers that are not dequantised ones.
+    Raises `InputError` for real numbers that are not dequantised ones; `weights` are those beside it.
     """
     value = settled(importer, node, value)
     if not isinstance(value, Dequantised) or value.element not in BYTES or (uniform and not value.uniform):
         one = " with one scale" if uniform else ""
         made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
-        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8{one}{made}")
+        quantised = isinstance(weights, Dequantised) and importer.array(weights.view) is not None
+        more = "; --dynamic quantises it at run time" if quantised and isinstance(value, Stored) else ""
+        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8{one}{made}{more}")
     return value
 
 

@@ -172,10 +172,9 @@ def _inside(axis: Axis) -> np.ndarray:
 
 @imports("Conv")
 def _conv(importer: Importer, node: OnnxNode) -> Value:
-    x, w = (
-        dequantised_operand(importer, node, importer.value(node, i), what)
-        for i, what in ((0, "the images"), (1, "the weights"))
-    )
+    kernel = importer.value(node, 1)
+    x = dequantised_operand(importer, node, importer.value(node, 0), "the images", weights=kernel)
+    w = dequantised_operand(importer, node, kernel, "the weights")
     if not x.uniform:
         raise node.error("the images must have one scale and one zero point")
     scale, zero = (
