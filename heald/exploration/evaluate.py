@@ -95,6 +95,7 @@ def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: W
         "cycles": cycles,
         "bytes_moved": sum(sum(m.bytes_moved.values()) for m in found),
         "energy_pj": sum(sum(m.energy.values()) for m in found),
+        "host_operators": sum(o.where == "host" for m in found for o in m.operators),
         "utilization": macs / (config.macs_per_cycle * max(1, cycles)),
         **taken,
     }

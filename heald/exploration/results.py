@@ -45,6 +45,7 @@ METRICS: Mapping[str, Metric] = {
     "utilization": Metric(
         "use of the array", "share of the array's peak that is used", MAXIMIZE, style=PERCENT
     ),
+    "host_operators": Metric("operators on the host", "operators of all models that the host executes"),
     "luts": Metric("LUTs", "lookup tables"),
     "ffs": Metric("registers", "flip-flops"),
     "brams": Metric("block RAMs", "block RAMs"),

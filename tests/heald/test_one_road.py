@@ -16,7 +16,7 @@ from cosim.job import Outcome
 from cosim.session.network import draw_inputs
 from heald import backend
 from heald.exploration import energy
-from heald.exploration.evaluate import Workload, evaluate, load_model
+from heald.exploration.evaluate import Evaluation, Workload, evaluate, load_model
 from heald.sources import OnnxSource, onnx_source
 from heald.testing.models import Builder
 from hw.config import MachineConfig, load
@@ -64,10 +64,15 @@ MODELS = SUMS | OTHERS
 SHAPES = ((5, 6, 7), (17, 40, 9), (33, 5, 64), (1, 1, 1))
 
 
-def explored(proto: onnx.ModelProto, config: MachineConfig, allow_host: bool = False) -> int:
-    """Cycles as `heald explore` gives them."""
+def evaluated(proto: onnx.ModelProto, config: MachineConfig, allow_host: bool = False) -> Evaluation:
+    """A machine as `heald explore` evaluates it."""
     given = Workload((OnnxSource("model", proto, allow_host),), "ecp5", False, energy.read(None))
-    (model,) = evaluate((load_model(given.models[0]),), config, given).models
+    return evaluate((load_model(given.models[0]),), config, given)
+
+
+def explored(proto: onnx.ModelProto, config: MachineConfig) -> int:
+    """Cycles as `heald explore` gives them."""
+    (model,) = evaluated(proto, config).models
     return model.cycles
 
 
@@ -182,7 +187,8 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(heald: Any, quick:
     assert again["cycles"] == run["cycles"]
     assert {o["name"]: o["why"] for o in again["operators"] if o["where"] == "host"} == hosted
     assert again["islands"] == run["islands"] != []
-    assert explored(proto, config, allow_host=True) == run["cycles"]
+    metrics = evaluated(proto, config, allow_host=True).metrics
+    assert (metrics["cycles"], metrics["host_operators"]) == (run["cycles"], len(hosted))
     told = heald("explain", model, "--hw", hw, "--json")
     assert told.code == 1
     assert list(json.loads(told.out)["too_much"]) == ["n2"]
