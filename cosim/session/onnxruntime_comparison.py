@@ -137,11 +137,11 @@ def compare_model(model: Any, network: Network, inputs: Arrays, ran: Arrays) -> 
     import onnxruntime
 
     made = _Nodes(model)
-    arrays = reference.run(network, inputs, everything=True)
-    arrays |= {n: a for n, a in ran.items() if n in arrays and a.shape == arrays[n].shape}
-    names = [n for n in made.producers if n in network.tensors and n in arrays]
+    written = {operator.output.tensor for operator in network.operators}
+    names = [n for n in made.producers if n in written]
     theirs = {**inputs, **_run(model, {*names, *made.reals(names)}, inputs)}
-    own = _own(network, {**inputs, **{n: theirs[n] for n in names}}, made, theirs)
+    arrays, own = _computed(network, inputs, theirs, made)
+    arrays |= {n: a for n, a in ran.items() if n in arrays and a.shape == arrays[n].shape}
     tensors = []
     for name in names:
         element = network.tensors[name].element
@@ -286,25 +286,39 @@ class _Own:
     documented: bool = True
 
 
-def _own(network: Network, given: Arrays, made: _Nodes, theirs: Arrays) -> dict[str, _Own]:
-    """Every operator on onnxruntime's tensors; tensors that it does not have are computed from those."""
-    held = {n: t.constant for n, t in network.tensors.items() if t.constant is not None}
-    for name, array in given.items():
-        tensor = network.tensors[name]
-        if str(array.dtype) == tensor.element and array.size == tensor.elements:
+def _computed(
+    network: Network, inputs: Arrays, theirs: Arrays, made: _Nodes
+) -> tuple[dict[str, np.ndarray], dict[str, _Own]]:
+    """The tensors of a network, and every operator on onnxruntime's, where the operands differ.
+
+    Tensors that onnxruntime does not have are computed from those that it has.
+    """
+    ours = {n: t.constant for n, t in network.tensors.items() if t.constant is not None} | dict(inputs)
+    held, known = dict(ours), set[str]()
+    for name, array in theirs.items():
+        tensor = network.tensors.get(name)
+        if tensor is not None and str(array.dtype) == tensor.element and array.size == tensor.elements:
             held[name] = array.reshape(tensor.shape)
-    known, found = set(held), dict[str, _Own]()
+            known.add(name)
+    apart, found = set[str](), dict[str, _Own]()
     for operator in network.operators:
         tensor = network.tensors[operator.output.tensor]
         result = reference.result_of(operator, network, held).astype(tensor.element)
-        if tensor.name not in known:
-            held.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element))
-            operator.output.write(held[tensor.name], result)
-            continue
-        own = found.setdefault(tensor.name, _Own())
-        steps, error = made.steps(tensor.name, theirs), made.float_error(tensor.name, theirs)
-        _judge(own, operator, result, operator.output.of(held[tensor.name]), steps, error)
-    return found
+        moved = any(v.tensor in apart for v in operator.inputs)
+        own = reference.result_of(operator, network, ours).astype(tensor.element) if moved else result
+        operator.output.write(ours.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element)), own)
+        if tensor.name in known:
+            wanted = operator.output.of(held[tensor.name])
+            steps, error = made.steps(tensor.name, theirs), made.float_error(tensor.name, theirs)
+            _judge(found.setdefault(tensor.name, _Own()), operator, result, wanted, steps, error)
+        else:
+            operator.output.write(
+                held.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element)), result
+            )
+            wanted = result
+        if not np.array_equal(own, wanted):
+            apart.add(tensor.name)
+    return ours, found
 
 
 def _judge(
@@ -365,7 +379,7 @@ def _compared(name: str, made: _Nodes, ours: np.ndarray, theirs: np.ndarray, own
     offset = zero.item() if whole and zero.size == 1 else 0
     return ComparedTensor(
         *(*known, differing, float(apart.max(initial=0)), float(apart.mean()) if apart.size else 0.0),
-        *(_cosine(ours, theirs, offset), own_largest, status, "steps" if steps else ""),
+        *(_cosine(ours, theirs, offset) if differing else 1.0, own_largest, status, "steps" if steps else ""),
     )
 
 

@@ -134,7 +134,7 @@ def _compare(
         else:
             exact = Exact(model, {**theirs, **inputs}, operator.nodes).unrounded(tensor)
             exact = operator.output.of(np.ascontiguousarray(exact).reshape(network.tensors[tensor].shape))
-            # Where ours is onnxruntime's, a tie inside of the operator may have gone the other way in `exact`.
+            # Where ours is onnxruntime's, a tie inside of the operator may go the other way in `exact`.
             bad = unexplained(exact[apart > 0], result[apart > 0])
             made.rounded += int((apart > 0).sum()) - bad
         if bad:
