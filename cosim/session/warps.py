@@ -105,6 +105,8 @@ def converted(
         values = dict(verdict.values)
         if verdict.ok or (complete and made.bounded.complete):
             break
+        if verdict.method == "sampled":  # nothing is wrong, all of it is too much to show
+            break
         if values and values not in tried:
             tried.append(values)
         elif not unroll and reach < _MOST and not made.bounded.complete:

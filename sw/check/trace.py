@@ -26,6 +26,8 @@ from sw.ir.walk import assigned, statements, walk
 
 #: Instances that a trace may have by default.
 LARGEST = 50_000_000
+#: Numbers that are kept of the instances of one block: a gigabyte.
+MOST_NUMBERS = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,10 @@ class _Tracer:
         trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
         if int(trips.sum()) + self.count > self.most:
             raise TooLongError(s.where, f"a program of more than {self.most:,} instances", "a shorter one")
+        if int(trips.sum()) * (len(rows.iteration) + len(rows.values) + 1) > MOST_NUMBERS:
+            raise TooLongError(
+                s.where, "a program whose instances do not fit the memory", "fewer nested loops"
+            )
         number = self.numbers[id(s)]
         self.trips[number] = max(self.trips[number], int(trips.max(initial=0)))
         if rows.size != 1 or not self.single:

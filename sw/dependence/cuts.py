@@ -134,10 +134,16 @@ def _parts(symbol: Symbol) -> Iterable[Value | Condition]:
 
 def mentions(part: Value | Condition, symbol: Symbol) -> bool:
     """Whether a symbol occurs in a number or a condition, also in the arguments of operators."""
-    return any(
-        s is symbol or (s.number > symbol.number and any(mentions(p, symbol) for p in _parts(s)))
-        for s in _symbols(part)
-    )
+    waiting, seen = _symbols(part), set[Symbol]()
+    while waiting:
+        found = waiting.pop()
+        if found is symbol:
+            return True
+        # A symbol is made behind those that it is made of, and may be part of many.
+        if found.number > symbol.number and found not in seen:
+            seen.add(found)
+            waiting += [inner for p in _parts(found) for inner in _symbols(p)]
+    return False
 
 
 def moduli(value: Value, symbol: Symbol) -> int | None:
@@ -155,11 +161,18 @@ def moduli(value: Value, symbol: Symbol) -> int | None:
     return period
 
 
-def _choice(symbol: Symbol, facts: Facts) -> Symbol | None:
-    """A smaller or larger one of two sums of numbers without meaning that a symbol is made of."""
+def _choice(symbol: Symbol, facts: Facts, without: set[Symbol] | None = None) -> Symbol | None:
+    """A smaller or larger one of two sums of numbers without meaning that a symbol is made of.
+
+    `without` are symbols that are made of none.
+    """
+    without = set() if without is None else without
+    if symbol in without:
+        return None
+    without.add(symbol)
     for part in _parts(symbol):
         for inner in _symbols(part):
-            found = _choice(inner, facts)
+            found = _choice(inner, facts, without)
             if found is not None:
                 return found
     if isinstance(symbol.key, tuple) and symbol.key[0] in (Op.MIN, Op.MAX):

@@ -18,6 +18,9 @@ FULL: Bounds = (LOW, HIGH - 1)
 #: Places in buffers lie below this; differences of places are told apart as far as this.
 PLACES = 1 << 30
 _INFINITE = 1 << 62
+_LONGEST_NAME = 200
+#: Operators inside of each other of which a symbol is made.
+_DEEPEST = 250
 
 
 @dataclass(eq=False)
@@ -35,8 +38,9 @@ class Symbol:
     kind: str = ""
     of: Value = 0
     by: int = 0
-    #: What it was made of: an operator with its arguments, where it is one.
+    #: What it was made of: an operator with its arguments, where it is one; and how deep that goes.
     key: object = None
+    depth: int = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -241,6 +245,11 @@ def _paired(rest: Form, facts: Facts) -> tuple[Bounds, ...]:
     return (whole(rest, facts),)
 
 
+def _forms(key: object) -> list[Form]:
+    """The forms in the key of a symbol."""
+    return [part for part in key if isinstance(part, Form)] if isinstance(key, tuple) else []
+
+
 @dataclass
 class Symbols:
     """Makes symbols; the same operator on the same arguments gives the same symbol."""
@@ -260,5 +269,13 @@ class Symbols:
         found = self.made.get(key)
         if found is None:
             self.count += 1
-            found = self.made[key] = Symbol(self.count, name, *limits, kind, of, by, key)
+            # What is squared again and again would have a name of 2^n letters.
+            short = name if len(name) <= _LONGEST_NAME else f"value{self.count}"
+            depth = 1 + max((s.depth for part in _forms(key) for s, _ in part.terms), default=0)
+            # Others follow what it is made of to the end: what is deeper has bounds and no meaning.
+            if depth <= _DEEPEST:
+                found = Symbol(self.count, short, *limits, kind, of, by, key, depth)
+            else:
+                found = Symbol(self.count, short, *limits)
+            self.made[key] = found
         return symbol_form(found)

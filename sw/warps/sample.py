@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hw.errors import InputError
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Apply, Const, Expr, Op
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement
@@ -26,6 +27,9 @@ from sw.warps.sites import Gap, Path, Spot, spots
 HEAD, TAIL = 3, 4
 #: Remainders by larger numbers are not those of buffers, and the longest period that is looked for.
 _LARGEST_MODULUS, _LONGEST_PERIOD = 8, 24
+
+#: Numbers that are kept of the visits of one block: half of a gigabyte.
+MOST_NUMBERS = 1 << 26
 
 _NONE: Array = np.empty(0, np.int64)
 
@@ -194,6 +198,13 @@ class _Follower:
         least = (HEAD + TAIL) * self.reach + period
         kept = np.where(trips < least + period, trips, least + (trips - least) % period)
         self.most[path] = max(self.most.get(path, 0), int(kept.max(initial=0)))
+        visits = int(kept.sum())
+        if visits * (4 * (len(rows.place) + 1) + len(rows.values) + 1) > MOST_NUMBERS:
+            # No `IRError`, which is told of the values of parameters and makes way for others.
+            raise InputError(
+                f"{s.where}: {visits:,} iterations of loops inside of each other would have to be followed "
+                "to place waits: nest fewer loops"
+            )
         loop = _Loop(s.variable, start, step, kept, trips - kept, self.head(path))
         targets = assigned(s.body)
         if not targets:
