@@ -61,7 +61,7 @@ class ComparedTensor:
         return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in found}
 
     def __str__(self) -> str:
-        unit = f" {self.unit}" if self.unit else ""
+        unit = f" {self.unit.removesuffix('s' * (self.largest == 1))}" if self.unit else ""
         return (
             f"node {self.node} ({self.op}): {self.differing:,} of {self.elements:,} elements of {self.name} "
             f"differ, by {self.largest:.4g}{unit} at most, cosine {self.cosine:.6f}"
