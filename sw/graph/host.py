@@ -91,8 +91,14 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
     return [np.asarray(x) for x in found]
 
 
-def check_node(node: NodeProto, opset: int, elements: Sequence[str], name: str) -> None:
-    """Raise `InputError` for a node that onnxruntime cannot execute on operands of these types."""
+def check_node(node: NodeProto, opset: int, elements: Sequence[str], result: str, name: str) -> None:
+    """Raise `InputError` for a node that onnxruntime cannot execute on these types and with such a result."""
+    for element in (*elements, result):
+        if np.dtype(element).isbuiltin != 1:
+            raise InputError(
+                f"{name}: tensors of {element} cannot be handed to onnxruntime, which runs the host's "
+                f"operators; convert the model to float32, float16 or whole numbers of 8 bits and more"
+            )
     kinds = tuple((f"i{i}", element) for i, element in enumerate(elements))
     _session(node.SerializeToString(), opset, kinds, name)
 

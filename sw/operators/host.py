@@ -43,7 +43,8 @@ def host_operator(
     """Append a node that the host executes; gives its result, raises `InputError` for what it cannot."""
     given = tuple(view for view in operands if view is not None)
     proto, opset = _proto(importer, node, [v is not None for v in operands])
-    check_node(proto, opset, [importer.tensors[v.tensor].element for v in given], node.place)
+    elements = [importer.tensors[view.tensor].element for view in (*given, output)]
+    check_node(proto, opset, elements[:-1], elements[-1], node.place)
     importer.operators.append(
         HostOperator(
             *(node.name, node.op, (node.name,), output, given, proto.SerializeToString()),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from heald.testing.models import Builder
 from hw.errors import InputError
@@ -70,4 +70,12 @@ def test_results_of_another_shape_or_type_are_errors(y: Tensor, message: str) ->
 def test_what_onnxruntime_does_not_have_is_refused() -> None:
     node = helper.make_node("Erf", ["i0"], ["o0"])
     with pytest.raises(InputError, match=r"node e \(Erf\): onnxruntime, .* opset 13 for float64 .*; convert"):
-        check_node(node, 13, ["float64"], "node e (Erf)")
+        check_node(node, 13, ["float64"], "float64", "node e (Erf)")
+
+
+@pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4])
+def test_types_that_numpy_does_not_have_are_refused_at_import(kind: int) -> None:
+    b = Builder()
+    model = b.model(b.op("Cast", b.op("Cast", b.input((4,), "float32"), to=kind), to=TensorProto.FLOAT))
+    with pytest.raises(InputError, match=r"n0 \(Cast\): .*tensors of \w+ cannot be handed to onnxruntime"):
+        import_model(model, allow_host=True)
