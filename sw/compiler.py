@@ -68,17 +68,25 @@ def compile_network(
     """The steps of a network: programs of the machine, and operators of the host between them.
 
     `after` sees what each stage makes. `options` are fields of stages: `bandwidth`, `blockings`,
-    `memory`, `strategy`, `synchronise`. Raises `InputError` for what the machine cannot do or does not
-    have, with the operator.
+    `memory`, `strategy`, `synchronise`. Raises `OperatorsError` for all operators that the machine cannot
+    execute, and `InputError` for what it does not have.
     """
     driver = _Driver(after, options)
     legal: Group = driver.run(GRAPH_STAGES, Group(network, network.operators, config))
     steps: list[Step] = []
+    refused: list[tuple[Operator, str]] = []
     for operators in groups(legal.network):
         if isinstance(operators[0], HostOperator):
             steps += [o for o in operators if isinstance(o, HostOperator)]
-        else:
-            steps += driver.programs(Group(legal.network, operators, config))
+            continue
+        group = Group(legal.network, operators, config)
+        try:
+            # Once something is refused, only what else is refused matters.
+            steps += [] if refused and driver.run(OPERATOR_STAGES[:1], group) else driver.programs(group)
+        except OperatorsError as error:
+            refused += error.refused
+    if refused:
+        raise OperatorsError(refused)
     return tuple(steps)
 
 

@@ -29,6 +29,7 @@ from heald.progress import shown
 @host
 @dimensions
 @run_time
+@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
@@ -39,6 +40,7 @@ def command(
     allow_host: bool,
     dim: dict[str, int],
     dynamic: bool,
+    inputs: Path | None,
     output: Path,
     print_after: str | None,
     print_after_all: bool,
@@ -51,13 +53,15 @@ def command(
     """
     # The compiler behind it takes time to import.
     from heald import bundle, session
+    from heald.cli.run_files import read_inputs
     from heald.sources import onnx_source
 
     bundle.check_target(output)
     after = printer(print_after, print_after_all)
     source = onnx_source(model, allow_host=allow_host, dims=dim, dynamic=dynamic)
+    known = None if inputs is None else read_inputs(inputs)
     with shown(note) as say:
-        made = session.compile(source, machine(hw, settings), after=after, progress=say)
+        made = session.compile(source, machine(hw, settings), inputs=known, after=after, progress=say)
     assert isinstance(made, session.GraphModel)
     files = made.save(output)
     if json_:

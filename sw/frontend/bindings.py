@@ -25,7 +25,8 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
     held = {tensor.name for tensor in proto.graph.initializer}
     types = {value.name: typed(value, "model")[0] for value in proto.graph.input if value.name not in held}
     inputs = {name: np.asarray(value, types.get(name)) for name, value in inputs.items()}
-    names = list(inputs)[1 if inputs.keys() >= types.keys() else 0 :]
+    # In the model's order: files of inputs have another.
+    names = [name for name in types if name in inputs][1 if inputs.keys() >= types.keys() else 0 :]
     tried: list[list[str]] = []
     for chosen in ([], [n for n in names if inputs[n].ndim <= 1], names):
         if chosen in tried:

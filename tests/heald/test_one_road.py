@@ -21,6 +21,8 @@ from heald.sources import OnnxSource, onnx_source
 from heald.testing.models import Builder
 from hw.config import MachineConfig, load
 from hw.errors import InputError
+from sw.compile.refused import OperatorsError
+from sw.compiler import compile_network
 from sw.frontend.network import import_model
 from tests.budget import sweep
 from tests.heald.conftest import Quick
@@ -193,3 +195,14 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(heald: Any, quick:
     assert told.code == 1
     assert list(json.loads(told.out)["too_much"]) == ["n2"]
     assert heald("explain", model, "--hw", "test").code == 0
+
+
+def test_all_operators_that_a_machine_refuses_are_told_at_once() -> None:
+    b = Builder()
+    first = b.quantised(b.op("Softmax", b.real(b.input((4, 8)), "int8", 0.1)), "int8", 0.01)
+    there = b.quantised(b.op("Hardmax", b.real(first, "int8", 0.01)), "int8", 0.01)
+    last = b.quantised(b.op("Softmax", b.real(there, "int8", 0.01)), "int8", 0.01)
+    network = import_model(b.model(last), allow_host=True)
+    with pytest.raises(OperatorsError, match=r"^n1 \(Softmax\): .*; 1 more operator is refused$") as error:
+        compile_network(network, load("test", MACHINES["without"]))
+    assert [o.name for o, _ in error.value.refused] == ["n1", "n7"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from heald.cli import call
 from heald.session import compile
 from heald.sources import MODEL, onnx_source
 from heald.testing.models import Builder
@@ -135,13 +137,23 @@ def test_a_result_beyond_the_limit_is_not_computed() -> None:
     assert made.constants[made.nodes[1].inputs[1]].tolist() == [1]
 
 
-def test_a_condition_that_is_computed_is_refused() -> None:
+def test_a_condition_that_is_computed_is_refused_or_given(tmp_path: Path) -> None:
     b = Builder()
     x = b.real(b.input((2, 4, 3, 5), "uint8"), "uint8")
     model = opened(b, branches(b, b.op("Cast", b.input((), "int32"), to=9), x))
     text = r"node n2 \(If\): its condition must follow from .* 't1_0' is computed; give .* \(--inputs\)"
     with pytest.raises(InputError, match=text):
         import_model(with_sizes(model, SIZES, "model"), allow_host=True)
+    path, known = tmp_path / "model.onnx", tmp_path / "known.npz"
+    onnx.save(model, path)
+    np.savez(known, x1=np.int32(1))
+    given = [f"--dim={name}={size}" for name, size in SIZES.items()]
+    command = ["compile", str(path), "--hw", "test", "--allow-host", "-o", str(tmp_path / "made"), *given]
+    assert call(command) == 2
+    assert call([*command, "--inputs", str(known)]) == 0
+    assert [o["name"] for o in json.loads((tmp_path / "made" / "manifest.json").read_text())["inputs"]] == [
+        "x0"
+    ]
     bound = compile(model, TEST, dims=SIZES, inputs={"x1": 1}, allow_host=True)
     assert list(bound.inputs) == ["x0"]
 
