@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from sw.frontend.sizes import Kind, check_sizes
 class OnnxModel:
     """What a file holds: inputs with type and shape, constants, nodes in an executable order, outputs.
 
-    Nodes are those of the standard domain that outputs need and that do not follow from constants.
+    Nodes are those of the standard domain that outputs need and that do not follow from constants. `shapes`
+    are those of what is averaged, as far as they are known.
     """
 
     name: str
@@ -28,6 +30,7 @@ class OnnxModel:
     constants: dict[str, np.ndarray]
     nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
@@ -83,7 +86,9 @@ def _model(proto: Any, place: str) -> OnnxModel:
     folding = Folding(opset, inputs, constants, place)
     folding.graph(graph.node)
     nodes = folding.result(outputs)
-    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs)
+    averaged = {node.inputs[0]: folding.kind(node.inputs[0]) for node in nodes if node.op == "ReduceMean"}
+    shapes = {name: kind[1] for name, kind in averaged.items() if kind is not None}
+    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes)
 
 
 def _checked(proto: Any, place: str) -> Any:

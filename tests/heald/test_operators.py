@@ -386,3 +386,26 @@ def test_sums_over_axes_are_exact() -> None:
     x = b.real(b.input((3, 7, 20)), "int8", 0.03)
     less = b.op("Transpose", b.op("Sub", x, b.op("ReduceMean", x, whole(b, 1))), perm=[2, 0, 1])
     exact(b, b.op("ReduceMean", b.op("Pow", less, b.constant(2, np.float32)), whole(b, 2)), 0.02, rtl=False)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("form", ["Div", "Reciprocal", "Pow"])
+def test_a_normalisation_may_name_its_axis_and_its_root_otherwise(opset: int, form: str) -> None:
+    """The axis counted from the front, and a power of -0.5, as other exporters write them."""
+    b = Builder(1)
+    x, along = b.real(b.input((2, 5, 16)), "int8", 0.03), whole(b, 2)
+    given: tuple[str, ...] = (along,) if opset > 17 else ()
+    axes = {} if opset > 17 else {"axes": [2]}
+    less = b.op("Sub", x, b.op("ReduceMean", x, *given, **axes))
+    squares = b.op("ReduceMean", b.op("Mul", less, less), *given, **axes)
+    variance = b.op("Add", squares, b.constant(1e-5, np.float32))
+    root = b.op("Sqrt", variance) if form != "Pow" else b.op("Pow", variance, b.constant(-0.5, np.float32))
+    factor = b.op("Reciprocal", root) if form == "Reciprocal" else root
+    real = b.op("Div" if form == "Div" else "Mul", less, factor)
+    scaled = b.op("Mul", real, b.constant(b.rng.uniform(0.5, 1.5, 16), np.float32))
+    model = b.model(b.quantised(scaled, "int8", 0.03), opset=opset)
+    network = import_model(model)
+    assert [o.op for o in network.operators] == ["LayerNormalization"]
+    inputs = random_inputs(network, np.random.default_rng(0))
+    ((name, found),) = run(network, inputs).items()
+    assert np.abs(found.astype(int) - runtime(model, inputs)[name]).max() <= 1

@@ -27,8 +27,10 @@ def _patterns() -> Iterator[tuple[str, Pattern]]:
     for op, centred in kinds:
         found: list[Pattern] = []
         for square in (("Pow", centred, "two"), ("Mul", centred, centred)):
-            root: Pattern = ("Sqrt", ("Add", ("ReduceMean", square), "epsilon"))
+            added: Pattern = ("Add", ("ReduceMean", square), "epsilon")
+            root: Pattern = ("Sqrt", added)
             found += [("Div", centred, root), ("Mul", centred, ("Reciprocal", root))]
+            found.append(("Mul", centred, ("Pow", added, "half")))
         scaled: list[Pattern] = [("Mul", one, "scale") for one in found]
         if op == "LayerNormalization":
             yield from ((op, ("Add", one, "bias")) for one in scaled)
@@ -40,7 +42,7 @@ def recognised(model: OnnxModel) -> OnnxModel:
     """The model with normalisations as one node each.
 
     ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add are LayerNormalization; without the first two
-    and the last one they are RMSNormalization. Reciprocal and Mul may stand for Div.
+    and the last one they are RMSNormalization. Reciprocal and Mul, or a power of -0.5, may stand for Div.
     """
     made: dict[str, OnnxNode] = {}
     gone: set[str] = set()
@@ -62,7 +64,7 @@ class _Matcher:
     """The nodes of a model by what they make, and how often that is read."""
 
     def __init__(self, model: OnnxModel) -> None:
-        self.constants = model.constants
+        self.constants, self.shapes = model.constants, model.shapes
         self.makers = {name: node for node in model.nodes for name in node.outputs if name}
         self.uses = Counter(name for node in model.nodes for name in node.inputs)
         self.uses.update(model.outputs)
@@ -100,18 +102,20 @@ class _Matcher:
 
     def _suits(self, names: Mapping[str, str], nodes: list[OnnxNode]) -> bool:
         """Whether constants are such, and means are over the last axis, which stays."""
-        two, epsilon = (self.constants.get(names.get(name, "")) for name in ("two", "epsilon"))
+        two, epsilon, half = (self.constants.get(names.get(n, "")) for n in ("two", "epsilon", "half"))
         return (
             epsilon is not None
             and epsilon.size == 1
             and ("two" not in names or (two is not None and bool(np.all(two == 2))))
+            and ("half" not in names or (half is not None and bool(np.all(half == -0.5))))
             and all(self._last_axis(n) for n in nodes if n.op == "ReduceMean")
             and all(self._held(names[name]) for name in ("scale", "bias") if name in names)
         )
 
     def _last_axis(self, mean: OnnxNode) -> bool:
         axes = mean.attributes.get("axes", self.constants.get(mean.optional(1), ()))
-        return bool(np.ravel(axes).tolist() == [-1] and mean.attributes.get("keepdims", 1) == 1)
+        last = len(self.shapes[mean.inputs[0]]) - 1 if mean.inputs[0] in self.shapes else -1
+        return np.ravel(axes).tolist() in ([-1], [last]) and bool(mean.attributes.get("keepdims", 1))
 
     def _held(self, name: str) -> bool:
         """Whether a tensor is held by the model, quantised or not."""
