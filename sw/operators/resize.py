@@ -14,7 +14,7 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import dequantised_operand
 from sw.frontend.values import Dequantised, Value
 from sw.operators.registry import imports
-from sw.operators.shapes import moved, places_of
+from sw.operators.shapes import check_size, moved, places_of
 from sw.operators.transposed import transposed
 
 _HOST = "--allow-host leaves it to the host"
@@ -33,8 +33,7 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     mode = node.attributes.get("mode", "nearest")
     sizes, scales = _sizes(importer, node, value.shape)
-    if min(sizes) < 1:
-        raise node.error("the result must have elements, it has none")
+    check_size(node, sizes)
     if mode == "linear":
         return _linear(importer, node, value, [s / n for s, n in zip(sizes, value.shape, strict=True)])
     if mode != "nearest":

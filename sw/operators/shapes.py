@@ -29,6 +29,9 @@ from sw.operators import host
 from sw.operators.places import FILL, assembled
 from sw.operators.registry import imports
 
+#: Most elements of a result that is larger than its operand.
+MOST_ELEMENTS = 1 << 25
+
 OnView = Callable[[View], View]
 OnArray = Callable[[np.ndarray], np.ndarray]
 
@@ -128,6 +131,15 @@ def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple
     return views, element
 
 
+def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
+    """Raise `InputError` for a result that has no elements, or so many that their map would not fit."""
+    elements = math.prod(int(n) for n in shape)
+    if elements < 1:
+        raise node.error("the result must have elements, it has none")
+    if elements > MOST_ELEMENTS:
+        raise node.error(f"the result must have at most {MOST_ELEMENTS} elements, not {elements}")
+
+
 def numbered(values: Sequence[Value]) -> list[np.ndarray]:
     """The numbers of all elements of values, counted one after the other."""
     starts = np.cumsum([0, *(math.prod(v.shape) for v in values)])
@@ -160,6 +172,11 @@ def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
         raise node.error(f"reduction must be none, not {node.attributes['reduction']}")
     values = [importer.value(node, i) for i in data]
     given = {i: importer.fixed(node, i, names[i]) for i in range(1, len(node.inputs)) if i not in data}
+    by = given.get(1)
+    if node.op == "Tile" and by is not None:
+        check_size(node, [size * int(n) for size, n in zip(values[0].shape, by.reshape(-1), strict=False)])
+    if node.op == "Expand" and by is not None:
+        check_size(node, np.broadcast_shapes(values[0].shape, tuple(by.reshape(-1).tolist())))
     # Counted from 1, so that 0 stands for what is filled, in the type for which onnxruntime has them all.
     arrays = {i: (numbers + 1).astype(np.float64) for i, numbers in zip(data, numbered(values), strict=True)}
     made = host.run(importer, node, arrays | {i: x for i, x in given.items() if x is not None})
@@ -196,11 +213,10 @@ def _pad(importer: Importer, node: OnnxNode) -> Value:
         raise node.error(f"pads must be {2 * len(axes)} numbers, not {pads}")
     around = np.zeros((rank, 2), np.int64)
     around[axes] = np.reshape(pads, (2, -1)).T
+    check_size(node, (np.asarray(value.shape) + around.sum(axis=1)).tolist())
     # Negative pads take away.
     inside = tuple(slice(max(0, -b), n + min(0, a)) for n, (b, a) in zip(value.shape, around, strict=True))
     places = places_of(value)[inside]
-    if not places.size:
-        raise node.error("the result must have elements, it has none")
     around = np.maximum(around, 0)
     if mode == "constant" and around.any():
         places = np.pad(places, around, constant_values=FILL)
