@@ -22,6 +22,15 @@ _OURS = ("opset", "sums_of_32_bits")
 _IR_VERSION = 10
 #: Nodes that are kept ready. A small one takes some 100 KB and 0.3 ms to make.
 _SESSIONS = 1024
+#: Operators that draw numbers: two runs could not be compared.
+_RANDOM = (
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Multinomial",
+    "Bernoulli",
+)
 #: The level of messages that onnxruntime writes by itself: what it refuses becomes an error of ours.
 _FATAL = 4
 
@@ -109,6 +118,10 @@ def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: 
     from onnx import NodeProto, helper
 
     proto = NodeProto.FromString(node)
+    if proto.op_type in _RANDOM:
+        raise InputError(
+            f"{name}: its result is another one each time it runs; make it an input of the model"
+        )
     try:
         inputs = [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)

@@ -73,6 +73,15 @@ def test_what_onnxruntime_does_not_have_is_refused() -> None:
         check_node(node, 13, ["float64"], "float64", "node e (Erf)")
 
 
+def test_operators_that_draw_numbers_are_refused() -> None:
+    for op in ("RandomNormalLike", "RandomNormal"):
+        b = Builder()
+        drawn = b.op(op, b.input((4,), "float32")) if op.endswith("Like") else b.op(op, shape=[4])
+        model = b.model(b.op("Add", drawn, b.input((4,), "float32")))
+        with pytest.raises(InputError, match=rf"n0 \({op}\): .*another one each time"):
+            import_model(model, allow_host=True)
+
+
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4])
 def test_types_that_numpy_does_not_have_are_refused_at_import(kind: int) -> None:
     b = Builder()
