@@ -143,6 +143,38 @@ def pad(d: Draw) -> None:
     d.named(x, d.b.op("Pad", d.read(x), d.b.constant(pads, np.int64), x.grid[1]), shape)
 
 
+def moves(d: Draw) -> None:
+    """Elements at other places, some of them several times."""
+    x = d.ranked(2)
+    axis = d.r.randrange(len(x.shape))
+    how = d.r.choice(["edge", "reflect", "wrap", "gather", "tile", "nearest"])
+    if how in ("edge", "reflect", "wrap"):
+        most = [s - 1 if how == "reflect" else min(s, 4) for s in x.shape]
+        pads = [d.r.randint(0, max(0, m)) for m in (*most, *most)]
+        shape = [s + pads[a] + pads[len(most) + a] for a, s in enumerate(x.shape)]
+        need(math.prod(shape) <= MOST_ELEMENTS)
+        d.named(x, d.b.op("Pad", d.read(x), d.b.constant(pads, np.int64), mode=how), shape)
+        return
+    times = d.r.randint(2, 3)
+    need(x.elements * times <= MOST_ELEMENTS)
+    if how == "gather":
+        count = d.r.randint(1, 6)
+        indices = [d.r.randrange(x.shape[axis]) for _ in range(count)]
+        need(x.elements // x.shape[axis] * count <= MOST_ELEMENTS)
+        name = d.b.op("Gather", d.read(x), d.b.constant(indices, np.int64), axis=axis)
+        d.named(x, name, [count if a == axis else s for a, s in enumerate(x.shape)])
+        return
+    form = [times if a == axis else 1 for a in range(len(x.shape))]
+    shape = [s * n for s, n in zip(x.shape, form, strict=True)]
+    if how == "tile":
+        d.named(x, d.b.op("Tile", d.read(x), d.b.constant(form, np.int64)), shape)
+        return
+    place = d.r.choice(["half_pixel", "asymmetric", "align_corners"])
+    given = d.b.constant(shape, np.int64)
+    name = d.b.op("Resize", d.read(x), "", "", given, coordinate_transformation_mode=place)
+    d.named(x, name, shape)
+
+
 def where(d: Draw) -> None:
     """One of two tensors by a constant condition."""
     x = d.ranked(1)
@@ -235,6 +267,6 @@ def mean(d: Draw) -> None:
 
 
 VIEWS: dict[str, Kind] = {
-    f.__name__: f for f in (transpose, reshape, slices, split, concat, gather, space, pad, where)
+    f.__name__: f for f in (transpose, reshape, slices, split, concat, gather, space, pad, where, moves)
 }
 IMAGES: dict[str, Kind] = {f.__name__: f for f in (conv, pool, mean)}

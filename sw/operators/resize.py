@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import dequantised_operand
@@ -39,7 +40,14 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
     if mode != "nearest":
         raise node.error(f"mode must be nearest or linear, not {mode}; {_HOST}")
     lines = [_pixels(node, *axis) for axis in zip(value.shape, sizes, scales, strict=True)]
-    return moved(importer, node, value, places_of(value)[np.ix_(*lines)])
+    try:
+        return moved(importer, node, value, places_of(value)[np.ix_(*lines)])
+    except InputError:
+        # Along one axis after the other there are fewer copies.
+        for axis, line in enumerate(lines):
+            if len(line) != value.shape[axis]:
+                value = moved(importer, node, value, np.take(places_of(value), line, axis))
+        return value
 
 
 def _sizes(importer: Importer, node: OnnxNode, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
