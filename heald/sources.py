@@ -79,7 +79,11 @@ class OnnxSource:
         except InputError:
             found = None
             with contextlib.suppress(InputError):  # the first message names the reason
-                found = None if inputs is None else bound(self.proto, inputs, seed, self.allow_host)
+                found = (
+                    None
+                    if inputs is None
+                    else bound(self.proto, inputs, seed, lambda proto: replace(self, proto=proto).network())
+                )
             if found is None:
                 raise
             source = replace(self, proto=found[0])

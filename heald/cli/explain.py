@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from heald.cli.options import PATH, as_json, changes, dimensions, machine, print_json, run_time
+from hw.errors import InputError
 
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
@@ -21,9 +23,16 @@ if TYPE_CHECKING:
 @changes
 @dimensions
 @run_time
+@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
 @as_json
 def command(
-    model: Path, hw: str | None, settings: tuple[str, ...], dim: dict[str, int], dynamic: bool, json_: bool
+    model: Path,
+    hw: str | None,
+    settings: tuple[str, ...],
+    dim: dict[str, int],
+    dynamic: bool,
+    inputs: Path | None,
+    json_: bool,
 ) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
@@ -31,10 +40,14 @@ def command(
     With --hw the model is compiled, and what is too much for that machine is told too. The others then run
     on the host with --allow-host: what moves between both is the last line. Exit code 1 where there are any.
     """
+    from heald.cli.run_files import read_inputs
     from heald.sources import onnx_source
     from sw.graph.islands import islands, told
 
     source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic)
+    if inputs is not None:
+        with contextlib.suppress(InputError):  # what is refused all the same is told below
+            source = source.read(read_inputs(inputs), 0)[0]
     refusals = source.refusals()
     network = None
     if not any(r.lost for r in refusals):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.model import load
-from sw.frontend.network import import_model
 from sw.frontend.protos import typed
 
 
@@ -42,11 +41,11 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
 
 
 def bound(
-    proto: Any, given: Mapping[str, np.ndarray], seed: int, allow_host: bool = False
+    proto: Any, given: Mapping[str, np.ndarray], seed: int, reads: Callable[[Any], object]
 ) -> tuple[Any, dict[str, np.ndarray]] | None:
     """A model with those inputs made constants that the compiler must know, and their values.
 
-    If none is given, all are drawn from the seed. None where that does not help.
+    If none is given, all are drawn from the seed. None where that does not help: `reads` raises `InputError`.
     """
     if not given:
         rng, given = np.random.default_rng(seed), {}
@@ -57,6 +56,6 @@ def bound(
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     for made, left in bindings(proto, given):
         with contextlib.suppress(InputError):
-            import_model(made, allow_host=allow_host)
+            reads(made)
             return made, {name: np.asarray(array) for name, array in given.items() if name not in left}
     return None

@@ -287,7 +287,7 @@ def _never(folding: Folding, node: OnnxNode) -> np.ndarray | None:
     if maker is None or maker.op != "DequantizeLinear" or kind is None:
         return None
     # 2^32 steps stay finite.
-    if scale is None or not np.all(np.isfinite(scale) & (np.abs(scale) < 1e28)):
+    if scale is None or scale.dtype != np.float32 or not np.all(np.isfinite(scale) & (np.abs(scale) < 1e28)):
         return None
     return np.zeros(kind[1], bool)
 

@@ -11,6 +11,7 @@ from hw.errors import InputError
 
 #: What would change a reason, by what it says; the first that fits, beside `--allow-host`.
 _REMEDIES = (
+    (r"must be int8 or uint8 or int32", ""),
     (r"opset", "convert the model to a newer opset (onnx.version_converter)"),
     (
         r"shape of its result|its condition",
@@ -43,8 +44,9 @@ class Refusal:
     @property
     def remedy(self) -> str:
         """What would change it."""
-        found = [text for pattern, text in _REMEDIES if re.search(pattern, self.reason)][:1]
-        return ", or ".join(found + ([] if self.lost else ["--allow-host leaves it to the host"]))
+        found = next((text for pattern, text in _REMEDIES if re.search(pattern, self.reason)), "")
+        host = "" if self.lost else "--allow-host leaves it to the host"
+        return ", or ".join(filter(None, (found, host)))
 
     def as_dict(self) -> dict[str, str | bool]:
         """The JSON of `heald explain`."""

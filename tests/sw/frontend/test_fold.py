@@ -137,7 +137,9 @@ def test_a_result_beyond_the_limit_is_not_computed() -> None:
     assert made.constants[made.nodes[1].inputs[1]].tolist() == [1]
 
 
-def test_a_condition_that_is_computed_is_refused_or_given(tmp_path: Path) -> None:
+def test_a_condition_that_is_computed_is_refused_or_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     b = Builder()
     x = b.real(b.input((2, 4, 3, 5), "uint8"), "uint8")
     model = opened(b, branches(b, b.op("Cast", b.input((), "int32"), to=9), x))
@@ -150,6 +152,9 @@ def test_a_condition_that_is_computed_is_refused_or_given(tmp_path: Path) -> Non
     given = [f"--dim={name}={size}" for name, size in SIZES.items()]
     command = ["compile", str(path), "--hw", "test", "--allow-host", "-o", str(tmp_path / "made"), *given]
     assert call(command) == 2
+    assert [call(["explain", str(path), *given, *more]) for more in ([], ["--inputs", str(known)])] == [1, 1]
+    told = capsys.readouterr().out
+    assert (told.count("(If): its condition must follow"), told.count("output 't")) == (1, 1)
     assert call([*command, "--inputs", str(known)]) == 0
     assert [o["name"] for o in json.loads((tmp_path / "made" / "manifest.json").read_text())["inputs"]] == [
         "x0"
