@@ -24,7 +24,7 @@ def first_line(error: Exception) -> str:
     if not lines:
         return type(error).__name__
     # What a colon announces is in the next line.
-    return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:300]
+    return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:220]
 
 
 def tensors(graph: Any) -> Iterator[Any]:

@@ -22,8 +22,8 @@ _REMEDIES = (
     (r"blocks", "quantise by tensor or by channel"),
     (r"DequantizeLinear|QuantizeLinear|float32|real numbers", "quantise it too (quantize_static, QDQ)"),
 )
-#: Characters of the first refusal where there are others.
-_FIRST = 130
+#: Characters of the first refusal where there are others, and of one alone with what to do.
+_FIRST, _MOST = 130, 270
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,19 @@ class RefusedError(InputError):
         super().__init__(summary(self.refusals))
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def summary(refusals: Sequence[Refusal]) -> str:
     """The first refusal, how many others there are of what kinds, and what to do."""
     causes = [r for r in refusals if r.lost] or [r for r in refusals if not r.follows] or list(refusals)
     first, others = causes[0], Counter(r.op for r in causes[1:])
     if not others:
-        return f"{first}; {first.remedy}" if first.remedy else str(first)
-    text = str(first)
-    text = text if len(text) <= _FIRST else f"{text[: _FIRST - 3]}..."
+        # What to do stays whole.
+        remedy = f"; {first.remedy}" if first.remedy else ""
+        return _cut(str(first), _MOST - len(remedy)) + remedy
+    text = _cut(str(first), _FIRST)
     kinds = [f"{count} {op}" for op, count in others.most_common(3)]
     count = f"{others.total()} more are" if others.total() > 1 else "1 more is"
     more = f"{count} refused: {', '.join(kinds)}{', ...' * (len(others) > 3)}"

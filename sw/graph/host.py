@@ -133,7 +133,7 @@ def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: 
         opsets = [helper.make_opsetid(*version) for version in versions.items()]
         return session(helper.make_model(graph, opset_imports=opsets))
     except Exception as error:
-        types = ", ".join(kind for _, kind in kinds)
+        types = ", ".join(dict.fromkeys(kind for _, kind in kinds))
         raise InputError(
             f"{name}: onnxruntime, which runs the host's operators, has none of opset {opset} for {types} "
             f"({_reason(error)}); convert the model to opset 13 or newer, or to other types"

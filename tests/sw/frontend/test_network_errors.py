@@ -154,6 +154,18 @@ def test_a_float_model_runs_on_the_host() -> None:
     assert hosted(model, inputs).count("MatMul") == 8
 
 
+def test_a_refusal_is_short_and_ends_with_what_to_do() -> None:
+    name = "x" * 500
+    node = helper.make_node("Hardmax", [name], ["y"], name="n")
+    more = helper.make_node("Add", [name, name], ["z"], name=name)
+    given, *outputs = (helper.make_tensor_value_info(n, 1, [2, 3]) for n in (name, "y", "z"))
+    graph = helper.make_graph([more, node], "g", [given], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    with pytest.raises(InputError, match=r"--allow-host leaves (it|them) to the host$") as caught:
+        import_model(model)
+    assert len(str(caught.value)) <= 300
+
+
 def test_the_operators_that_are_supported_are_listed() -> None:
     page = (Path(__file__).parents[3] / "docs" / "operators.md").read_text()
     (section,) = re.findall(r"## Operators of ONNX\n(.*?)\n## ", page, re.DOTALL)
