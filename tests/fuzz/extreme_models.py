@@ -208,6 +208,21 @@ def _added(e: Extremes) -> Made:
     return e.quantised(e.combined(e.r.choice(["Add", "Sub"]), x, y))
 
 
+def _float_bias(e: Extremes) -> Made:
+    """A product times or plus float numbers: far smaller or greater than it, or nearly what it is."""
+    x = e.product(e.r.choice(["MatMul", "Gemm"]))
+    columns, greatest = x.exact.shape[-1], float(np.abs(x.exact).max()) or 1.0
+    op, signs = e.r.choice(["Add", "Sub", "Mul"]), e.rng.choice([-1, 1], columns)
+    values = signs * (1.0 if op == "Mul" else greatest) * 2.0 ** e.rng.uniform(-20, 20, columns)
+    if op != "Mul" and e.r.random() < 0.3:
+        values = -x.exact[0].astype(np.float64) * (1 + e.rng.uniform(-1e-3, 1e-3, columns))
+    held = values.astype(np.float32)
+    exact = np.broadcast_to(held.astype(np.longdouble), x.exact.shape)
+    total = e.combined(op, x, Real(e.b.constant(held), exact, np.zeros(x.exact.shape)))
+    more = x.error * np.abs(held) if op == "Mul" else 0.0
+    return e.quantised(Real(total.name, total.exact, total.error + more))
+
+
 def _elementwise(e: Extremes) -> Made:
     shape = (e.r.randint(1, 4), e.r.randint(1, 9))
     return e.quantised(e.combined(e.r.choice(["Add", "Sub", "Mul"]), e.leaf(shape), e.leaf(shape)))
@@ -277,6 +292,7 @@ KINDS: dict[str, Callable[[Extremes], Made]] = {
     "products added": _added,
     "two tensors": _elementwise,
     "32 bits": _words,
+    "float bias": _float_bias,
     "average": _average,
     "QLinearMatMul": lambda e: _linear(e, "QLinearMatMul"),
     "QLinearConv": lambda e: _linear(e, "QLinearConv"),
