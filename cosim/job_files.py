@@ -12,6 +12,7 @@ import numpy as np
 from cosim import host, images, observe, verdict
 from cosim.job import Job, Outcome
 from hw.config import MachineConfig
+from hw.errors import InputError, surroundings_in
 
 LOG = "log"
 
@@ -39,18 +40,23 @@ def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
 def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -> list[Outcome]:
     """Outcomes of a run whose process ended with `code`.
 
-    Reads the verdicts, a line per job: number, fault, status, seconds. Raises `RuntimeError` when a job did
-    not end, or the machine broke the contract of its ports.
+    Reads the verdicts, a line per job: number, fault, status, seconds. Raises `InputError` where there was no
+    room for files or memory, `RuntimeError` when a job did not end, or the machine broke the contract of its
+    ports.
     """
-    path = root / verdict.FILE
-    verdicts = (
-        [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    )
+    said = [
+        path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        for path in (root / verdict.FILE, root / LOG)
+    ]
+    # The writer of waves tells on standard output that the disk is full, and goes on.
+    if (cause := surroundings_in("\n".join(said))) is not None:
+        raise InputError(f"the simulation could not write its files or get memory: {cause}")
+    verdicts = [line.split() for line in said[0].splitlines()]
     for number, (job, (_, fault, _, _)) in enumerate(zip(jobs, verdicts, strict=False)):
         if int(fault):
             raise RuntimeError(f"{job.name} ({number} of this run): {verdict.fault_text(int(fault))}")
     if code or len(verdicts) != len(jobs):
-        lines = (root / LOG).read_text(errors="replace").splitlines()
+        lines = said[1].splitlines()
         raise RuntimeError(
             f"the simulation ended with code {code} after {len(verdicts)} of {len(jobs)} jobs:\n"
             + "\n".join(lines[-20:])

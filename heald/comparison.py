@@ -130,7 +130,10 @@ class Side:
                 causes.update({CAUSES[name] and name: int(count) for name, count in entry["causes"].items()})
             cycles = int(data.get("cycles", data.get("model_cycles")))
             settings = {**data["machine"], "memories": dict(data["memories"])}
-            return cls(title, cycles, settings, [Figures.of(o) for o in data["operators"]], causes)
+            operators = [Figures.of(o) for o in data["operators"]]
+            for each in operators:
+                _ = each.limit, each.cause  # what is no resource or cause is told here
+            return cls(title, cycles, settings, operators, causes)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise InputError(f"{title}: must be the JSON of heald run on a simulator: {what}") from None

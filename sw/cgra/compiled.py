@@ -26,7 +26,7 @@ _A, _B, _C, _TOP = np.uint64(12), np.uint64(25), np.uint64(27), np.uint64(33)
 
 def compiled(function: F) -> F:
     """The function compiled at its first call; the machine code is kept beside the source or in a cache."""
-    return cast(F, numba.njit(**_OPTIONS)(function))
+    return _made(function, _OPTIONS)
 
 
 def generator(seed: int | tuple[int, ...]) -> Array:
@@ -38,7 +38,15 @@ def generator(seed: int | tuple[int, ...]) -> Array:
 
 def inner(function: F) -> F:
     """The same for what only compiled functions call: there is no way to call it from Python."""
-    return cast(F, numba.njit(**_OPTIONS, **_INNER)(function))
+    return _made(function, _OPTIONS | _INNER)
+
+
+def _made(function: F, options: dict[str, Any]) -> F:
+    try:
+        return cast(F, numba.njit(**options)(function))
+    except RuntimeError:
+        # Neither beside the source nor in the user's cache may anything be written: it is compiled each time.
+        return cast(F, numba.njit(**options | {"cache": False})(function))
 
 
 @inner

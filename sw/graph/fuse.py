@@ -25,7 +25,7 @@ from sw.graph.views import covers, descending, repeats, reshaped, same_places, t
 MOST_OPERANDS = 5
 MOST_OPERATIONS = 64
 #: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n.
-MOST_SIZE = 256
+MOST_SIZE = 64
 MOST_TABLES = 4
 
 

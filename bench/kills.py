@@ -1,0 +1,118 @@
+"""Commands ended by signals in random moments: nothing may go on running, and nothing half-written may stay.
+
+    python -m bench.kills --count 50
+
+Each run begins with an empty cache, so that it generates Verilog, verilates and compiles it, simulates and
+writes a report. A signal of SIGTERM, SIGHUP and SIGINT comes after a random time. Then the exit code must be
+that of the signal, no process that was started may be left, and no temporary file in the cache, beside the
+report or in TMPDIR. Exit code 1 where that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "HEALD_KILLED"
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+#: Seconds that a command may take to tidy up.
+PATIENCE = 20.0
+#: What a command does: everything that starts or writes something.
+COMMAND = (
+    *("run", "--matmul", "5x6x7", "--hw", "test", "--set", "cgra=none", "--sim", "verilator"),
+    *("--report", "report.html", "--outputs", "results.npz", "--waves", "waves.vcd"),
+)
+WRITTEN = ("report.html", "results.npz", "waves.vcd")
+
+
+def started_with(mark: str) -> list[int]:
+    """The processes that have a mark in their environment, which those that they start inherit."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (place / "environ").read_bytes():
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return found
+
+
+def one(number: int, seed: int, longest: float) -> tuple[str, str]:
+    """What a run was ended by and when, and what is wrong then; empty for nothing."""
+    r = random.Random(f"{seed}/{number}")
+    wanted, delay = r.choice(SIGNALS), r.uniform(0.0, longest)
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        cache, work, temporary = (Path(name) / each for each in ("cache", "work", "tmp"))
+        for folder in (cache, work, temporary):
+            folder.mkdir()
+        mark = f"{os.getpid()}-{number}"
+        environment = os.environ | {
+            **{"HEALD_CACHE": str(cache), "TMPDIR": str(temporary), MARK: mark, "PYTHONPATH": str(ROOT)},
+        }
+        with (Path(name) / "said").open("w+", encoding="utf-8") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "heald", *COMMAND],
+                cwd=work,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                # Python ignores SIGINT where a shell runs this in the background.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+            )
+            try:
+                code = process.wait(delay)
+                what = f"ended before {wanted.name} at {delay:.1f} s"
+            except subprocess.TimeoutExpired:
+                process.send_signal(wanted)
+                begin = time.monotonic()
+                try:
+                    code = process.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    return f"{wanted.name} at {delay:.1f} s", f"did not end in {PATIENCE:.0f} s"
+                what = f"{wanted.name} at {delay:.1f} s, ended {time.monotonic() - begin:.2f} s later"
+            said.seek(0)
+            lines = said.read().splitlines()
+        faults = []
+        # A signal while Python itself starts ends it at once, which shells tell by the same code.
+        if code not in (0, 128 + wanted, -wanted):
+            faults.append(f"exit code {code}")
+        if any("Traceback" in line for line in lines):
+            faults.append(f"traceback: {lines[-1]}")
+        if left := started_with(mark):
+            time.sleep(0.5)  # they may just be ending
+            faults += [f"process {pid} goes on" for pid in left if pid in started_with(mark)]
+        faults += [f"{p.relative_to(name)} is left" for p in temporary.rglob("*")]
+        faults += [f"{p.relative_to(name)} is left" for p in cache.rglob("*.part-*")]
+        faults += [f"{p.relative_to(name)} is left" for p in work.iterdir() if p.name not in WRITTEN]
+        return what, "; ".join(faults)
+
+
+@click.command()
+@click.option("--count", default=50, show_default=True, help="Runs.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--first", default=0, show_default=True, help="Number of the first run.")
+@click.option("--longest", default=30.0, show_default=True, help="Seconds up to which the signal comes.")
+def main(count: int, seed: int, first: int, longest: float) -> None:
+    """End commands in random moments; exit code 1 where one leaves something behind."""
+    failed = ended = 0
+    for number in range(first, first + count):
+        what, fault = one(number, seed, longest)
+        failed += bool(fault)
+        ended += not what.startswith("ended before")
+        click.echo(f"{number}: {what}{': ' + fault if fault else ''}")
+    click.echo(f"{count} runs, {ended} of them ended by a signal: {failed} left something behind")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
