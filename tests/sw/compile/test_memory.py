@@ -114,7 +114,7 @@ def test_memory_and_windows_that_do_not_suffice_are_refused() -> None:
     with pytest.raises(
         InputError, match=r"the tensors of 'large' must fit 16384 bytes of memory, .* are needed"
     ):
-        plan_memory(network, network.operators, {}, TEST, 16384)
+        plan_memory(network, network.operators, {}, TEST, range(16384))
 
 
 def test_images_of_rows_with_padding_are_read_back() -> None:
