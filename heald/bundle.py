@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import heald
+from cosim.session.manifest import FORM, KIND, MACHINE, MANIFEST, Held, held, is_manifest
 from cosim.session.network import CompiledModel, Step, checked_model
 from cosim.session.program_files import parse, read_program, write_program
 from cosim.session.program_form import check_steps
-from heald.manifest import FORM, KIND, MACHINE, MANIFEST, Held, held, is_manifest
 from heald.sources import PROGRAM, GraphSource, from_files
 from hw import processes
 from hw.config import MachineConfig, to_toml

@@ -28,6 +28,7 @@ from heald.hardware import machine
 from heald.progress import Progress, shown
 from heald.report.console import plain_table
 from heald.session import GraphModel
+from hw import processes
 from hw.config import to_toml
 from hw.errors import InputError, whole_number
 from hw.html import table
@@ -240,6 +241,7 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
     try:
         found = command.explore(prepared, lambda state: tell(_told(state)), say)
     except KeyboardInterrupt:
+        processes.heard()
         with contextlib.suppress(InputError):
             say(summary(command.kept_so_far(prepared)))
         say(f"all of it is in {storage}: the same command goes on from here")

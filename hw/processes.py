@@ -69,10 +69,15 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     raise Ended(number)
 
 
-def forget() -> None:
-    """Go on as if no signal had come."""
+def heard() -> None:
+    """The signal has arrived where it is handled, which may take its time: it need not come again."""
     if _state.again is not None:
         _state.again.cancel()
+
+
+def forget() -> None:
+    """Go on as if no signal had come."""
+    heard()
     _state.pending, _state.last, _state.ending = None, -TIDYING, False
 
 
