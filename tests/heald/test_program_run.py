@@ -33,7 +33,7 @@ TEST = load("test")
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Keys of models alone: a program has no outputs beside its buffers, and is compiled in one step.
-OF_MODELS = {"first_wrong", "programs", "compile_seconds", "outputs"}
+OF_MODELS = {"first_wrong", "programs", "compile_seconds", "outputs", "ran_on_machine", "compared"}
 SCALE = """
 @program
 def scale(n: int[1, 9]):

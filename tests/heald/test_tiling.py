@@ -165,7 +165,7 @@ def test_a_convolution_file_is_planned_for_a_machine(heald: Run, tmp_path: Path)
         (("--matmul", "1x2x3", "--set", "rows=3"), "rows"),
         (("--matmul", "1x2x3", "--bandwidth", "b=3"), "--bandwidth must be PORT=N"),
         (("x.json", "--refine", 3), "--refine goes with --hw or --matmul"),
-        (("--matmul", "9999x9999x9999"), "must fit 67108864 bytes of memory"),
+        (("--matmul", "40000x40000x40000"), "must fit 4293918720 bytes of memory"),
     ],
 )
 def test_bad_requests_are_refused_with_one_line(heald: Run, arguments: tuple[str, ...], text: str) -> None:

@@ -27,6 +27,7 @@ def placed(small: Synthesis) -> Placement:
     return place_and_route(small, find_device("12k"), 50)
 
 
+@pytest.mark.slow
 def test_the_critical_path_takes_a_period_of_the_clock_that_is_reached(placed: Placement) -> None:
     assert placed.fmax_mhz is not None
     assert list(placed.clocks.values()) == [(placed.fmax_mhz, 50.0)]
@@ -37,12 +38,14 @@ def test_the_critical_path_takes_a_period_of_the_clock_that_is_reached(placed: P
     assert placed.reached == (placed.fmax_mhz >= 50)
 
 
+@pytest.mark.slow
 def test_use_is_that_of_the_netlist(placed: Placement, small: Synthesis) -> None:
     assert (placed.used.dsps, placed.used.brams) == (1, 1)
     assert placed.used.luts >= small.resources.luts
     assert placed.config is None, "there is no bitstream without pins"
 
 
+@pytest.mark.slow
 def test_a_placement_is_found_again_without_running_the_tool(
     placed: Placement, small: Synthesis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
