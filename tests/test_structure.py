@@ -58,6 +58,7 @@ MEASURED = {
     "bench.prediction",
     "bench.sync",
     "bench.tiling",
+    "bench.zoo",
 }
 #: Modules that only the checker and the generator use.
 SHARED: set[str] = set()
