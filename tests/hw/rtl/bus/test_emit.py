@@ -69,7 +69,12 @@ def ports(top: str, separate: bool = False) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("top", "separate"), [("heald_axi", False), ("heald_axi", True), ("heald_ecp5", False)]
+    ("top", "separate"),
+    [
+        pytest.param("heald_axi", False, marks=pytest.mark.slow),
+        ("heald_axi", True),
+        pytest.param("heald_ecp5", False, marks=pytest.mark.slow),
+    ],
 )
 def test_the_verilog_passes_lint(top: str, separate: bool, tmp_path: Path) -> None:
     path = tmp_path / "top.v"
