@@ -147,3 +147,29 @@ def test_a_comparison_goes_with_a_model(heald: Any) -> None:
     ended = heald("run", "--matmul", "4x4x4", *RUN, "--compare", "onnxruntime")
     assert ended.code == 2
     assert "--compare goes with a model, not with --matmul" in ended.err
+
+
+def test_an_operator_of_two_parts_gives_its_name_to_the_last() -> None:
+    """Clip behind a dynamically quantised product is a maximum and a minimum."""
+    rng = np.random.default_rng(2)
+    constants = {
+        "w": rng.integers(-9, 10, (6, 5)).astype(np.int8),
+        "low": np.asarray(0.25, np.float32),
+        "high": np.asarray(2.5, np.float32),
+    }
+    made = model(
+        [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"], "quantise"),
+            helper.make_node("MatMulInteger", ["q", "w", "zero"], ["m"], "product"),
+            helper.make_node("Cast", ["m"], ["f"], "cast", to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["f", "scale"], ["r"], "scaled"),
+            helper.make_node("Clip", ["r", "low", "high"], ["c"], "clip"),
+            helper.make_node("Tanh", ["c"], ["y"], "end"),
+        ],
+        [value("x", TensorProto.FLOAT, (4, 6))],
+        [value("y", TensorProto.FLOAT, (4, 5))],
+        constants,
+    )
+    found = beside(made)
+    assert "c" in {t.name for t in found.tensors}
+    assert found.ok, found.summary

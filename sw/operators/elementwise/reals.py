@@ -118,16 +118,30 @@ def _elementwise(importer: Importer, node: OnnxNode) -> Value:
     if node.op in FLOAT_BITS and isinstance(values[0], Stored):
         return of_bits(importer, node)
     if node.op == "Clip":
-        found = values[0]
-        for index, op, name in ((1, "Max", "min"), (2, "Min", "max")):
-            if node.optional(index):
-                named = dataclasses.replace(node, inputs=(node.inputs[0], node.inputs[index]))
-                found = combined(importer, named, op, [found, importer.value(node, index)])
-            elif name in node.attributes:
-                limit = np.asarray(node.attributes[name], np.float32)
-                found = combined(importer, node, op, [found, Constant(limit)])
-        return found
+        return _limited(importer, node)
     return combined(importer, node, node.op, values)
+
+
+def _limited(importer: Importer, node: OnnxNode) -> Value:
+    """Clip as a maximum and a minimum, of which the last has the name of the result."""
+    limits: list[tuple[str, str, Value]] = []
+    for index, op, name in ((1, "Max", "min"), (2, "Min", "max")):
+        if node.optional(index):
+            limits.append((op, node.inputs[index], importer.value(node, index)))
+        elif name in node.attributes:
+            limits.append((op, name, Constant(np.asarray(node.attributes[name], np.float32))))
+    found = importer.value(node, 0)
+    for number, (op, name, limit) in enumerate(limits, 1):
+        part = node if number == len(limits) else _first_part(node)
+        found = combined(
+            importer, dataclasses.replace(part, inputs=(node.inputs[0], name)), op, [found, limit]
+        )
+    return found
+
+
+def _first_part(node: OnnxNode) -> OnnxNode:
+    """A node whose result is not yet that of the model, and must not have its name."""
+    return dataclasses.replace(node, outputs=(f"{node.outputs[0]}.part", *node.outputs[1:]))
 
 
 @imports("BatchNormalization", into=REAL_HANDLERS)
@@ -140,6 +154,6 @@ def _batch_normalization(importer: Importer, node: OnnxNode) -> Value:
         np.asarray(p, np.float64).reshape(-1, *(1,) * (len(value.shape) - 2)) for p in parameters
     )
     factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
-    scaled = combined(importer, node, "Mul", [value, Constant(factor.astype(np.float32))])
+    scaled = combined(importer, _first_part(node), "Mul", [value, Constant(factor.astype(np.float32))])
     offset = Constant((beta - mean * factor).astype(np.float32))
     return combined(importer, node, "Add", [scaled, offset])
