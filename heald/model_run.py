@@ -249,12 +249,11 @@ def run_model(
     progress: Callable[[str], None] = lambda text: None,
     kind: type[ModelRun] = ModelRun,
     source: OnnxSource | None = None,
-    host_only: bool = False,
 ) -> ModelRun:
     """Run a compiled model and compare everything.
 
     `simulator` is called when the first program is predicted, and not at all where there is none. `source`
-    and `host_only` are fields of the run. Raises `InputError` for inputs that are missing, unknown or of
+    is a field of the run. Raises `InputError` for inputs that are missing, unknown or of
     another type or shape.
     """
     execution = Execution(model, inputs, memories)
@@ -275,7 +274,6 @@ def run_model(
         source=source,
         inputs=dict(inputs),
         tensors=execution.expected | execution.arrays,
-        host_only=host_only,
     )
 
 

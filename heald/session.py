@@ -30,7 +30,7 @@ from heald.comparison import Comparison, Side
 from heald.files import atomic
 from heald.hardware import Machine
 from heald.hardware import machine as machine_of
-from heald.model_run import run_model, run_on_device
+from heald.model_run import ModelRun, run_model, run_on_device
 from heald.progress import Progress, shown
 from heald.run import Run, run_program
 from heald.sources import GraphSource, OnnxSource, read_source
@@ -132,13 +132,14 @@ class Model(ABC):
         settings = memories(self.machine.config, latency, bandwidth, stall)
         file = Path(waves) if waves is not None else None
         with shown(progress) as say:
-            if on not in BACKENDS:
-                return self._on_device(arrays, str(on), say, host_only)
-            with _wave_file(file) as name:
-                build = functools.partial(simulator, self.machine.config, on, name)
-                asked = (arrays, settings, build, seed, file is not None, host_only)
-                run = self._simulated(*asked, sim=on, progress=say)
-        return replace(run, waves=file)
+            if on in BACKENDS:
+                with _wave_file(file) as name:
+                    build = functools.partial(simulator, self.machine.config, on, name)
+                    asked = (arrays, settings, build, seed, file is not None)
+                    run = replace(self._simulated(*asked, sim=on, progress=say), waves=file)
+            else:
+                run = self._on_device(arrays, str(on), say)
+        return replace(run, host_only=host_only) if isinstance(run, ModelRun) else run
 
     def __repr__(self) -> str:
         return f"<{self.title} for machine {self.machine.config.name}>"
@@ -161,17 +162,10 @@ class Model(ABC):
 
     @abstractmethod
     def _simulated(
-        self,
-        inputs: Arrays,
-        settings: MemorySettings,
-        build: Build,
-        seed: int,
-        waves: bool,
-        host_only: bool,
-        **options: Any,
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
     ) -> Run: ...
 
-    def _on_device(self, inputs: Arrays, address: str, progress: Progress, host_only: bool) -> Run:
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
     def _named(self, inputs: Any, exact: bool) -> dict[str, np.ndarray]:
@@ -279,26 +273,20 @@ class GraphModel(Model):
         return predict_model(self.compiled, inputs, settings)
 
     def _simulated(
-        self,
-        inputs: Arrays,
-        settings: MemorySettings,
-        build: Build,
-        seed: int,
-        waves: bool,
-        host_only: bool,
-        **options: Any,
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
     ) -> Run:
         count = len(self.compiled.programs)
         if waves and count != 1:
             raise InputError(f"waves must be given for one program, this model is {count}")
-        options |= {"source": self._onnx, "host_only": host_only}
-        return run_model(self.compiled, inputs, settings, build, title=self.title, **options)
+        return run_model(
+            self.compiled, inputs, settings, build, title=self.title, source=self._onnx, **options
+        )
 
-    def _on_device(self, inputs: Arrays, address: str, progress: Progress, host_only: bool) -> Run:
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         if not address.startswith(BOARDS):
-            return super()._on_device(inputs, address, progress, host_only)
-        options: dict[str, Any] = {"source": self._onnx, "host_only": host_only}
-        return run_on_device(self.compiled, inputs, address, title=self.title, progress=progress, **options)
+            return super()._on_device(inputs, address, progress)
+        options: dict[str, Any] = {"source": self._onnx, "progress": progress}
+        return run_on_device(self.compiled, inputs, address, title=self.title, **options)
 
 
 @dataclass(frozen=True, repr=False)
@@ -343,14 +331,7 @@ class ProgramModel(Model):
         return Prediction(settings.behind(self.machine.config), settings, (), (made.prediction,))
 
     def _simulated(
-        self,
-        inputs: Arrays,
-        settings: MemorySettings,
-        build: Build,
-        seed: int,
-        waves: bool,
-        host_only: bool,
-        **options: Any,
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
     ) -> Run:
         config = self.machine.config
         made = prepare(self.program, config, settings, inputs, seed=seed, after=self.after)
