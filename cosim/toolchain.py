@@ -44,11 +44,6 @@ class Toolchain:
         """Verilator's run-time library."""
         return self.root / "include"
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What Verilator needs to find its files."""
-        return {"VERILATOR_ROOT": str(self.root)}
-
 
 @functools.lru_cache(maxsize=1)
 def find() -> Toolchain:

@@ -48,6 +48,7 @@ void read_image(const std::string& path) {
             head[1] -= count;
         }
     }
+    if (std::ferror(file)) fail(path);
     std::fclose(file);
 }
 
@@ -89,5 +90,6 @@ extern "C" void memory_dump(uint32_t word, uint32_t words) {
 
 // Ends the output file.
 extern "C" void memory_finish() {
-    if (std::ferror(output) | std::fclose(output)) fail("output.bin");
+    const bool failed = std::ferror(output) != 0;
+    if (std::fclose(output) != 0 || failed) fail("output.bin");
 }

@@ -14,9 +14,10 @@ from hw.errors import InputError
 from sw.compile.memory import Allocation, Kind
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, View
+from sw.layout import MEMORY_BYTES
 
-#: Bytes that 32 bits address; no number of a program is larger than the most of them.
-MEMORY_BYTES, MOST = 1 << 32, 1 << 62
+#: Addresses of 32 bits, of which windows may hold any; no number of a program is larger than `MOST`.
+ADDRESSES, MOST = 1 << 32, 1 << 62
 
 # A form is a type, [form] for a list, (form, ...) for a list of so many, {name: form} for an object with
 # these names, and {str: form} for one with any.
@@ -92,7 +93,7 @@ def check_program(program: MachineProgram) -> None:
     """Raise `InputError` unless the parts of a program fit each other and its machine."""
     config = program.config
     for first, last, _, _ in program.windows:
-        _need(0 <= first <= last < MEMORY_BYTES, "a window must lie in the memory", (first, last))
+        _need(0 <= first <= last < ADDRESSES, "a window must lie in the memory", (first, last))
     for address, data in program.constants:
         _need(0 <= address <= MEMORY_BYTES - len(data), "a constant must lie in the memory", address)
     for name, home in program.homes.items():

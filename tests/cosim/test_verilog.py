@@ -24,7 +24,8 @@ def lint(text: str, folder: Path) -> str:
     path = folder / "heald.v"
     path.write_text(text)
     command = [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", TOP, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=tools.environment, check=False)
+    place = {"VERILATOR_ROOT": str(tools.root)}
+    done = subprocess.run(command, capture_output=True, text=True, env=place, check=False)
     return done.stdout + done.stderr
 
 
