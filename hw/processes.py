@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -28,6 +28,9 @@ class Ended(KeyboardInterrupt):
         super().__init__(f"ended by {signal.Signals(number).name}")
         self.number = number
 
+    def __reduce__(self) -> tuple[type[Ended], tuple[int]]:
+        return type(self), (self.number,)
+
 
 @dataclass
 class _State:
@@ -39,26 +42,32 @@ class _State:
     last: float = -TIDYING
     ending: bool = False
     again: threading.Timer | None = None
+    idle: Callable[[int], object] | None = None
 
 
 _state = _State()
 
 
-def install() -> None:
-    """From now on the signals of `ENDING` end what was started, and then raise `Ended` in the main thread.
+def install(numbers: Sequence[int] = ENDING, idle: Callable[[int], object] | None = None) -> None:
+    """From now on these signals end what was started, and then raise `Ended` in the main thread.
 
-    A signal that this process was told to ignore (`nohup`) stays ignored.
+    A signal that this process was told to ignore (`nohup`) stays ignored. `idle` gets the number of each
+    signal before that: it ends the process, which `Ended` cannot while others' code waits for work.
     """
-    for number in ENDING:
+    _state.idle = idle
+    for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    if time.monotonic() - _state.last < TIDYING:
-        return
     _state.ending = True
     end_all()
+    if _state.idle is not None:
+        _state.idle(number)
+    if time.monotonic() - _state.last < TIDYING:
+        return
+    heard()
     _state.again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
     _state.again.daemon = True
     _state.again.start()
@@ -73,12 +82,6 @@ def heard() -> None:
     """The signal has arrived where it is handled, which may take its time: it need not come again."""
     if _state.again is not None:
         _state.again.cancel()
-
-
-def forget() -> None:
-    """Go on as if no signal had come."""
-    heard()
-    _state.pending, _state.last, _state.ending = None, -TIDYING, False
 
 
 @contextlib.contextmanager
@@ -120,11 +123,28 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 def run(command: Sequence[str], **options: Any) -> int:
     """The exit code of a program that runs to its end; see `started`."""
     with started(command, **options) as process:
-        return process.wait()
+        ended(process)
+    return process.returncode
+
+
+def ended(process: subprocess.Popen[Any], seconds: float | None = None) -> bool:
+    """Whether a program has ended within so many seconds; without them it is waited for.
+
+    Other than `wait` and `poll` of the program this lets `end` kill what it started and left behind: until
+    then its number, which is also that of its group, cannot become another's.
+    """
+    limit = time.monotonic() + (seconds or 0.0)
+    how = os.WEXITED | os.WNOWAIT | (0 if seconds is None else os.WNOHANG)
+    with contextlib.suppress(ChildProcessError):  # somebody has asked for its exit code
+        while os.waitid(os.P_PID, process.pid, how) is None:
+            if time.monotonic() >= limit:
+                return False
+            time.sleep(0.01)
+    return True
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a program and all that it started, unless it has ended."""
+    """Kill a program and all that it started, also where it has ended itself (`ended`)."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

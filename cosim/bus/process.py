@@ -68,11 +68,9 @@ class Process:
         return value
 
     def _failed(self) -> RuntimeError:
-        try:
-            code: int | str = self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            processes.end(self._process)
-            code = "none, it hung"
+        hung = not processes.ended(self._process, 5)
+        processes.end(self._process)
+        code = "none, it hung" if hung else self._process.returncode
         lines = self._log.read_text(errors="replace").splitlines()
         return RuntimeError(f"the simulation ended with code {code}:\n" + "\n".join(lines[-20:]))
 
@@ -82,5 +80,4 @@ class Process:
 
     def _end(self) -> None:
         self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
+        processes.ended(self._process, 10)

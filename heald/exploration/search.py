@@ -25,12 +25,15 @@ from heald.exploration.study import Kept
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.processes import Ended
 
 if TYPE_CHECKING:
     from heald.exploration.cluster import DaskWorkers
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
+#: What a task raises whose process has ended, or was asked to end.
+_LOST = (BrokenProcessPool, Ended)
 
 
 @dataclass
@@ -53,7 +56,7 @@ class _Slot:
         task = self.task
         if self.broken or task is None or not task.done() or task.cancelled():
             return self.broken
-        return isinstance(task.exception(), BrokenProcessPool)
+        return isinstance(task.exception(), _LOST)
 
 
 @dataclass
@@ -94,8 +97,7 @@ class ProcessWorkers:
 
     def _start(self) -> _Slot:
         # Threads and locks of this process do not go into one that starts anew.
-        context = get_context("spawn")
-        arguments = (self.name, self.workload)
+        context, arguments = get_context("spawn"), (self.name, self.workload)
         try:
             pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
             return _Slot(pool, pool.submit(os.getpid))
@@ -107,7 +109,7 @@ class ProcessWorkers:
 
     def translate(self, error: BaseException) -> BaseException:
         """`WorkerLostError` for a process that is gone, as a future raises it."""
-        return WorkerLostError(str(error)) if isinstance(error, BrokenProcessPool) else error
+        return WorkerLostError(str(error)) if isinstance(error, _LOST) else error
 
     def close(self, *, kill: bool) -> None:
         """End the processes."""
@@ -258,6 +260,8 @@ class Search:
         try:
             answer = future.result()
         except BaseException as error:
+            if isinstance(error, Ended) and error is not future.exception():
+                raise  # it was this process that was asked to end
             translated = self.workers.translate(error)
             if isinstance(translated, ClusterLostError):
                 raise translated from None

@@ -10,13 +10,11 @@ import functools
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from multiprocessing import parent_process
-from types import FrameType
 
 from heald.exploration.evaluate import (
     CheckError,
@@ -72,8 +70,7 @@ _turn = threading.Lock()
 @functools.cache
 def compiler() -> str:
     """A fingerprint of all sources that decide what a point comes to."""
-    texts = (text for name in _DECISIVE for text in _texts(resources.files(name), name))
-    return fingerprint(texts)
+    return fingerprint(text for name in _DECISIVE for text in _texts(resources.files(name), name))
 
 
 def _texts(folder: Traversable, place: str) -> Iterable[str]:
@@ -94,26 +91,25 @@ def load(name: str, workload: Workload) -> None:
 def start(name: str, workload: Workload) -> None:
     """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    processes.install((signal.SIGTERM, signal.SIGHUP), _idle)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load(name, workload)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    """End the tools that run here; a point that is evaluated tidies up, and its pool ends the process."""
-    processes.end_all()
-    if _turn.locked():
-        raise processes.Ended(number)
-    os._exit(128 + number)
+def _idle(number: int) -> None:
+    """End the process at once, unless a point is evaluated: that tidies up, and its pool ends the process."""
+    if not _turn.locked():
+        os._exit(128 + number)
 
 
 def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(processes.TIDYING)
+        if not _turn.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGTERM)
+            # The point tidies up; a signal that was lost comes again.
+            _turn.acquire(timeout=processes.AGAIN + processes.TIDYING)
         os._exit(1)
 
 

@@ -91,8 +91,7 @@ def run(tool: Tool, arguments: list[str], folder: Path, log: str, line: Progress
         for text in _follow(folder / log, process):
             if line is not None:
                 line(text)
-        code = process.wait()
-    if code:
+    if code := process.returncode:
         raise ToolError(tool.name, code, _lines(folder / log) + _lines(said))
     return time.perf_counter() - begin
 
@@ -101,9 +100,7 @@ def _follow(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
     """Lines of a growing file until its writer has ended."""
     rest, place, ended = "", 0, False
     while not ended:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.2)
-        ended = process.poll() is not None
+        ended = processes.ended(process, 0.2)
         if not path.is_file():
             continue
         with path.open("rb") as file:

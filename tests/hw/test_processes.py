@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 NESTED = "sleep 600 & echo $! $$ > {place}; wait"
 
 
-def gone(number: int) -> bool:
+def gone(number: int, tries: int = 100) -> bool:
     """Whether a process has ended; it may take a moment."""
-    for _ in range(100):
+    for _ in range(tries):
         try:
             if Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
                 return True
@@ -48,6 +50,33 @@ def test_neither_a_program_nor_what_it_starts_outlives_the_block(tmp_path: Path)
         numbers = numbers_in(place)
         raise RuntimeError
     assert all(map(gone, numbers))
+
+
+def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    place = tmp_path / "numbers"
+    command = ["sh", "-c", f"sleep 600 & echo $! $$ > {place}; exit 3"]
+    assert processes.run(command) == 3
+    assert all(map(gone, numbers_in(place)))
+    place.unlink()
+    with processes.started(command) as process:
+        assert processes.ended(process, 20)
+        numbers = numbers_in(place)
+        assert not gone(numbers[0], tries=1)
+    assert process.returncode == 3
+    assert all(map(gone, numbers))
+
+
+def test_a_program_that_goes_on_has_not_ended() -> None:
+    with processes.started(["sleep", "600"]) as process:
+        assert not processes.ended(process, 0.05)
+    assert process.returncode == -signal.SIGKILL
+    assert processes.ended(process, 0)
+
+
+def test_the_end_of_a_worker_can_be_sent() -> None:
+    sent = pickle.loads(pickle.dumps(processes.Ended(signal.SIGTERM)))
+    assert isinstance(sent, processes.Ended)
+    assert (sent.number, str(sent)) == (signal.SIGTERM, "ended by SIGTERM")
 
 
 @pytest.mark.parametrize("number", processes.ENDING)
@@ -78,19 +107,23 @@ def test_a_signal_ends_all_and_tidies_up(tmp_path: Path, number: int) -> None:
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_steps_that_belong_together_are_not_torn_apart() -> None:
+def test_steps_that_belong_together_are_not_torn_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
+    monkeypatch.setattr(processes, "_state", processes._State())
     before = {number: signal.getsignal(number) for number in processes.ENDING}
     try:
         processes.install()
         with pytest.raises(processes.Ended) as raised:
             with processes.held():
                 os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGTERM)
                 done.append("both")
             done.append("too far")
         assert raised.value.number == signal.SIGTERM
         assert done == ["both"]
+        timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+        assert sum(not each.finished.is_set() for each in timers) == 1
     finally:
-        processes.forget()
+        processes.heard()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -39,9 +41,11 @@ from heald.exploration.study import Kept, distributions, open_study
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.processes import Ended
 from hw.synthesis import Resources
 from hw.synthesis.tools import ToolError
 
+ROOT = Path(__file__).resolve().parents[3]
 POINTS, REFUSED = 16, 2
 
 
@@ -323,6 +327,54 @@ def test_one_exploration_at_a_time(prepared: Prepared) -> None:
     opened(prepared).close()
 
 
+def test_an_interrupt_here_is_no_lost_worker(prepared: Prepared) -> None:
+    class Interrupted(Future[Answer]):
+        def result(self, timeout: float | None = None) -> Answer:
+            raise Ended(signal.SIGINT)
+
+    class Staff(Here):
+        def submit(self, config: MachineConfig) -> Future[Answer]:
+            future = Interrupted()
+            future.set_result(Answer(refused="nothing"))
+            return future
+
+        def translate(self, error: BaseException) -> BaseException:
+            return ProcessWorkers("test", prepared.workload, 1).translate(error)
+
+    kept = opened(prepared)
+    try:
+        with pytest.raises(Ended):
+            searched(kept, prepared, Staff())
+    finally:
+        kept.close()
+
+
+def test_a_worker_tidies_up_undisturbed_and_then_ends() -> None:
+    code = """if True:
+        import os, signal
+        from heald.exploration import worker
+        from hw import processes
+        worker.load = lambda *arguments: None
+        worker.start("test", None)
+        try:
+            with worker._turn:
+                try:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                finally:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    print("tidied", processes.run(["sleep", "5"]), flush=True)
+        except processes.Ended as error:
+            print(error, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("goes on")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert ended.stdout == "tidied -9\nended by SIGTERM\n"
+    assert ended.returncode == 128 + signal.SIGTERM
+
+
 def test_a_killed_process_is_replaced(prepared: Prepared) -> None:
     """A real pool; its process is killed whenever one of the first two points is on its way."""
     staff = ProcessWorkers("test", prepared.workload, 1)
@@ -335,7 +387,7 @@ def test_a_killed_process_is_replaced(prepared: Prepared) -> None:
     def kill(progress: Progress) -> None:
         if progress.flying and len(killed) < 2 and len(progress.done) == len(killed) and staff.slots:
             killed.append(staff.slots[-1].pid.result())
-            os.kill(killed[-1], signal.SIGKILL)
+            os.kill(killed[-1], (signal.SIGKILL, signal.SIGTERM)[len(killed) - 1])
 
     try:
         Search(kept, made, staff, 5, kill).run()
