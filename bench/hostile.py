@@ -2,9 +2,9 @@
 
     python -m bench.hostile --count 4000 --jobs 2
 
-Each input runs in a process of its own, with 30 seconds and 2 GiB of memory. Right are the exit codes 0, 1, 2
-and, where nobody reads the output, 141; exit code 2 comes with one line of at most 300 characters. Failing
-inputs are kept in `build/hostile`. Exit code 1 where there is one.
+Each input runs in a process of its own, with 30 seconds (`--seconds`) and 2 GiB of memory. Right are the
+exit codes 0, 1, 2 and, where the reader of the output went away, 141; exit code 2 comes with one line of at
+most 300 characters. Failing inputs are kept in `build/hostile`. Exit code 1 where there is one.
 """
 
 from __future__ import annotations
@@ -31,25 +31,31 @@ from bench.hostile_cases import MAKERS, case, good_files, makers_of
 from bench.hostile_inputs import Case, Good
 
 KEPT = Path("build/hostile")
-SECONDS, MEMORY = 30.0, 2 << 30
+MEMORY = 2 << 30
 LONGEST = 300
+GONE = "reader gone"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `code` is negative for a signal."""
+    """How a command ended; `code` is negative for a signal, `late` had to be killed.
+
+    `stdout` is where its output went (`Case`).
+    """
 
     code: int
+    late: bool
     seconds: float
     memory: int
     error: str
+    stdout: str
 
     @property
     def fault(self) -> str:
         """What is wrong with it; empty for nothing."""
-        if self.seconds >= SECONDS:
+        if self.late:
             return "no end"
-        if self.code not in (0, 1, 2, 141):
+        if self.code not in (0, 1, 2) and (self.code, self.stdout) != (141, GONE):
             return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         if self.memory > MEMORY or "memory does not suffice" in self.error:
             return "memory"
@@ -61,8 +67,8 @@ class Ended:
         return "long line" if any(len(line) > LONGEST for line in lines) else ""
 
 
-def ended(given: Case, folder: Path) -> Ended:
-    """Run a command in a process of its own that has this one's modules."""
+def ended(given: Case, folder: Path, limit: float) -> Ended:
+    """Run a command, for `limit` seconds at most, in a process of its own that has this one's modules."""
     for name, data in given.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +81,7 @@ def ended(given: Case, folder: Path) -> Ended:
         _become(given, folder)
     watched = os.pidfd_open(pid)
     try:
-        select.select([watched], [], [], SECONDS)
+        there = select.select([watched], [], [], limit)[0]
         seconds = time.monotonic() - begin
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -83,7 +89,8 @@ def ended(given: Case, folder: Path) -> Ended:
     finally:
         os.close(watched)
     said = (folder / ".stderr").read_bytes().decode(errors="replace")
-    return Ended(os.waitstatus_to_exitcode(status), seconds, used.ru_maxrss << 10, said)
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(code, not there, seconds, used.ru_maxrss << 10, said, given.stdout)
 
 
 def _become(given: Case, folder: Path) -> None:
@@ -97,7 +104,7 @@ def _become(given: Case, folder: Path) -> None:
         os.dup2(os.open(".stderr", os.O_WRONLY | os.O_CREAT), 2)
         if given.stdout == "closed":
             os.close(1)
-        elif given.stdout == "reader gone":
+        elif given.stdout == GONE:
             near, far = os.pipe()
             os.close(near)
             os.dup2(far, 1)
@@ -128,13 +135,13 @@ def open_again(stdout: bool) -> None:
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
-def _work(seed: int, numbers: range, good: Good, kinds: Sequence[str], out: Any) -> None:
-    """Run inputs one after the other, and write how they ended as lines of JSON."""
+def _work(seed: int, numbers: range, good: Good, kinds: Sequence[str], seconds: float, out: Any) -> None:
+    """Run inputs one after the other, `seconds` each, and write how they ended as lines of JSON."""
     makers = makers_of(kinds)
     for number in numbers:
         made = case(seed, number, good, makers)
         folder = Path(tempfile.mkdtemp(prefix="hostile-"))
-        result = ended(made, folder)
+        result = ended(made, folder, seconds)
         if result.fault:
             kept = KEPT / f"{seed}-{number}"
             shutil.rmtree(kept, ignore_errors=True)
@@ -170,7 +177,8 @@ def _work(seed: int, numbers: range, good: Good, kinds: Sequence[str], out: Any)
     help="Default: all.",
 )
 @click.option("--jobs", default=1, show_default=True, help="Inputs at a time.")
-def main(count: int, seed: int, first: int, kinds: tuple[str, ...], jobs: int) -> None:
+@click.option("--seconds", "limit", default=30.0, show_default=True, help="Seconds that an input may take.")
+def main(count: int, seed: int, first: int, kinds: tuple[str, ...], jobs: int, limit: float) -> None:
     """Try to break the command line; exit code 1 where that works."""
     KEPT.mkdir(parents=True, exist_ok=True)
     good = good_files()
@@ -184,6 +192,7 @@ def main(count: int, seed: int, first: int, kinds: tuple[str, ...], jobs: int) -
                 range(first + job, first + count, jobs),
                 good,
                 kinds,
+                limit,
                 os.fdopen(far, "w", encoding="utf-8"),
             )
             os._exit(0)

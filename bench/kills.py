@@ -4,12 +4,13 @@
 
 Each run begins with an empty cache, so that it generates Verilog, verilates and compiles it, simulates and
 writes a report. A signal of SIGTERM, SIGHUP and SIGINT comes after a random time. Then the exit code must be
-that of the signal, no process that was started may be left, and no temporary file in the cache, beside the
-report or in TMPDIR. Exit code 1 where that fails.
+that of the signal (0 only where the command had done all when it came), no process that was started may be
+left, and no temporary file in the cache, beside the report or in TMPDIR. Exit code 1 where that fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -26,6 +27,12 @@ MARK = "HEALD_KILLED"
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 #: Seconds that a command may take to tidy up.
 PATIENCE = 20.0
+#: Seconds in which Python starts: a signal ends it at once, which shells tell by the same code.
+STARTING = 2.0
+#: Seconds after a signal in which a command may end well: it had done all when the signal came.
+ENDING = 0.3
+#: Seconds until what has been told to end has ended.
+LEAVING = 0.5
 #: What a command does: everything that starts or writes something.
 COMMAND = (
     *("run", "--matmul", "5x6x7", "--hw", "test", "--set", "cgra=none", "--sim", "verilator"),
@@ -44,6 +51,36 @@ def started_with(mark: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def left_of(mark: str) -> list[int]:
+    """The processes with a mark that still run after a moment."""
+    limit = time.monotonic() + LEAVING
+    while (left := started_with(mark)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    return left
+
+
+def end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Kill a command and all that it started."""
+    process.kill()
+    for pid in started_with(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+    left_of(mark)
+
+
+def right(code: int, wanted: int, delay: float, later: float | None) -> bool:
+    """Whether an exit code is that of a signal after `delay` seconds, which ended the command `later` ones.
+
+    Without `later` the command ended before the signal.
+    """
+    if later is None:
+        return code == 0
+    if code == -wanted:
+        return delay < STARTING
+    return code == 128 + wanted or (code == 0 and later < ENDING)
 
 
 def one(number: int, seed: int, longest: float) -> tuple[str, str]:
@@ -68,6 +105,7 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
                 # Python ignores SIGINT where a shell runs this in the background.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
             )
+            later = None
             try:
                 code = process.wait(delay)
                 what = f"ended before {wanted.name} at {delay:.1f} s"
@@ -77,20 +115,18 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
                 try:
                     code = process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    end(process, mark)
                     return f"{wanted.name} at {delay:.1f} s", f"did not end in {PATIENCE:.0f} s"
-                what = f"{wanted.name} at {delay:.1f} s, ended {time.monotonic() - begin:.2f} s later"
+                later = time.monotonic() - begin
+                what = f"{wanted.name} at {delay:.1f} s, ended {later:.2f} s later"
             said.seek(0)
             lines = said.read().splitlines()
         faults = []
-        # A signal while Python itself starts ends it at once, which shells tell by the same code.
-        if code not in (0, 128 + wanted, -wanted):
+        if not right(code, wanted, delay, later):
             faults.append(f"exit code {code}")
         if any("Traceback" in line for line in lines):
             faults.append(f"traceback: {lines[-1]}")
-        if left := started_with(mark):
-            time.sleep(0.5)  # they may just be ending
-            faults += [f"process {pid} goes on" for pid in left if pid in started_with(mark)]
+        faults += [f"process {pid} goes on" for pid in left_of(mark)]
         faults += [f"{p.relative_to(name)} is left" for p in temporary.rglob("*")]
         faults += [f"{p.relative_to(name)} is left" for p in cache.rglob("*.part-*")]
         faults += [f"{p.relative_to(name)} is left" for p in work.iterdir() if p.name not in WRITTEN]
