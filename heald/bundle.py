@@ -123,7 +123,8 @@ def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:
                 try:
                     (part / "new").rename(target)
                 except OSError:
-                    (part / "old").rename(target)
+                    if (part / "old").exists():
+                        (part / "old").rename(target)
                     raise
     except OSError as error:
         raise InputError(f"{directory}: cannot be written: {error.strerror or error}") from None

@@ -120,10 +120,9 @@ def check_writable(path: Path) -> None:
             raise InputError(f"{path}: must be a file, not a directory")
         special = is_special(path)
         folder = path.parent if special else Path(os.path.realpath(path)).parent
+        named = folder if path.is_symlink() else path.parent
         if not folder.is_dir():
-            raise InputError(
-                f"{path}: directory {folder if path.is_symlink() else path.parent} does not exist"
-            )
+            raise InputError(f"{path}: directory {named} does not exist")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     except ValueError as error:  # a null character
@@ -131,7 +130,7 @@ def check_writable(path: Path) -> None:
     if special and not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written: {os.strerror(errno.EACCES)}")
     if not special and not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: directory {path.parent} cannot be written")
+        raise InputError(f"{path}: directory {named} cannot be written")
 
 
 def check_directory(path: Path) -> None:

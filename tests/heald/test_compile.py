@@ -15,6 +15,7 @@ from heald import __version__, bundle
 from heald.sources import OnnxSource
 from hw.assembly import assemble
 from hw.config import load
+from hw.errors import InputError
 from sw.frontend.model import read_file
 from sw.ir.load import load_program
 from tests.caches import forget_configurations
@@ -183,6 +184,23 @@ def test_only_directories_of_its_own_are_replaced(heald: Any, copy: Path, tmp_pa
     missing = heald("compile", source, "--hw", "test", "-o", tmp_path / "no" / "where")
     assert "does not exist" in missing.err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "model.onnx", "other"]
+
+
+def test_a_directory_that_cannot_be_named_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+    bundle.write({bundle.MANIFEST: b"{}"}, tmp_path / "old")
+    monkeypatch.setattr(bundle, "is_manifest", lambda directory: True)
+
+    def denied(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise PermissionError(13, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", denied)
+    for name in ("old", "new directory"):
+        with pytest.raises(InputError, match=f"{name}: cannot be written: Permission denied"):
+            bundle.write({bundle.MANIFEST: b"other"}, tmp_path / name)
+    assert contents(tmp_path) == {f"old/{bundle.MANIFEST}": b"{}"}
 
 
 def test_a_directory_has_its_own_machine(heald: Any, made: Path) -> None:

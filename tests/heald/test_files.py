@@ -50,6 +50,14 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
         check_writable(tmp_path / "x.txt")
 
 
+def test_a_link_into_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "link").symlink_to("away/file")
+    monkeypatch.setattr(os, "access", lambda *arguments: False)  # root may write everywhere
+    with pytest.raises(InputError, match=r"link: directory \S*/away cannot be written"):
+        check_writable(tmp_path / "link")
+
+
 def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path: Path) -> None:
     path = tmp_path / f"{'x' * 251}.txt"
     write_text(path, "text")
