@@ -54,6 +54,8 @@ MEASURED = {
     "bench.exhaustive",
     "bench.grid_area",
     "bench.grid_elementwise",
+    "bench.hostile",
+    "bench.kills",
     "bench.onnx_backend",
     "bench.prediction",
     "bench.sync",

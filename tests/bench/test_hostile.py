@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import kills
 from bench.hostile import GONE, Ended
+from bench.kills import one, right, started_with
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def test_only_an_input_without_a_reader_may_end_for_want_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "delay", "later", "right"),
+    ("code", "delay", "later", "expected"),
     [
         (143, 10.0, 1.0, True),
         (130, 10.0, 1.0, False),
@@ -50,8 +50,10 @@ def test_only_an_input_without_a_reader_may_end_for_want_of_one() -> None:
         (143, 10.0, None, False),
     ],
 )
-def test_exit_codes_are_those_of_signals(code: int, delay: float, later: float | None, right: bool) -> None:
-    assert kills.right(code, signal.SIGTERM, delay, later) == right
+def test_exit_codes_are_those_of_signals(
+    code: int, delay: float, later: float | None, expected: bool
+) -> None:
+    assert right(code, signal.SIGTERM, delay, later) == expected
 
 
 def test_a_command_that_does_not_end_is_ended_with_what_it_started(
@@ -61,9 +63,9 @@ def test_a_command_that_does_not_end_is_ended_with_what_it_started(
     script.write_text("#!/bin/sh\ntrap '' TERM HUP INT\nsleep 60 &\nwait\n", encoding="utf-8")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    monkeypatch.setattr(kills, "PATIENCE", 0.5)
-    assert kills.one(0, 0, 2.0)[1] == "did not end in 0 s"
-    assert not kills.started_with(f"{os.getpid()}-0")
+    monkeypatch.setattr("bench.kills.PATIENCE", 0.5)
+    assert one(0, 0, 2.0)[1] == "did not end in 0 s"
+    assert not started_with(f"{os.getpid()}-0")
 
 
 @pytest.mark.slow
