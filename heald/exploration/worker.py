@@ -41,8 +41,9 @@ class ClusterLostError(Exception):
     """Nobody is left to evaluate points."""
 
 
-#: Packages that decide what a point comes to.
-_DECISIVE = ("hw", "sw", "cosim", "heald.exploration")
+#: Packages and modules that decide what a point comes to.
+_OF_HEALD = ("exploration", "partition.py", "problems.py", "sources.py")
+_DECISIVE = ("hw", "sw", "cosim", *(f"heald/{name}" for name in _OF_HEALD))
 #: What lies in them and only talks to machines or proves things of them.
 _ASIDE = ("bus", "device", "formal")
 
@@ -70,17 +71,18 @@ _turn = threading.Lock()
 @functools.cache
 def compiler() -> str:
     """A fingerprint of all sources that decide what a point comes to."""
-    return fingerprint(text for name in _DECISIVE for text in _texts(resources.files(name), name))
+    places = {name: name.split("/") for name in _DECISIVE}
+    found = {name: resources.files(first).joinpath(*rest) for name, (first, *rest) in places.items()}
+    return fingerprint(text for name, item in found.items() for text in _texts(item, name))
 
 
-def _texts(folder: Traversable, place: str) -> Iterable[str]:
-    for item in sorted(folder.iterdir(), key=lambda i: i.name):
-        name = f"{place}/{item.name}"
-        if item.is_dir() and item.name not in _ASIDE:
-            yield from _texts(item, name)
-        elif item.name.endswith((".py", ".toml", ".json")):
-            yield name
-            yield item.read_text(encoding="utf-8")
+def _texts(item: Traversable, name: str) -> Iterable[str]:
+    if item.is_dir() and item.name not in _ASIDE:
+        for inner in sorted(item.iterdir(), key=lambda i: i.name):
+            yield from _texts(inner, f"{name}/{inner.name}")
+    elif name.endswith((".py", ".toml", ".json")):
+        yield name
+        yield item.read_text(encoding="utf-8")
 
 
 def load(name: str, workload: Workload) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +114,23 @@ def test_tables_that_make_no_sense(folder: Path, text: str, told: str) -> None:
         energy.read(Path("table.toml"))
     assert str(error.value).startswith("table.toml: ")
     assert told in str(error.value)
+
+
+def test_the_version_of_the_compiler_is_of_all_modules_that_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(worker, "fingerprint", lambda parts: texts.extend(parts) or "")
+    worker.compiler.__wrapped__()
+    waiting, seen = {"heald.exploration.evaluate"}, {"heald.model_run"}  # that one only confirms points
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        path = f"{name.replace('.', '/')}.py"
+        assert path in texts
+        for node in ast.walk(ast.parse(texts[texts.index(path) + 1])):
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "heald":
+                whole = [f"heald.{n.name}" for n in node.names] if node.module == "heald" else [node.module]
+                waiting |= {str(each) for each in whole} - seen
+    assert {"heald.partition", "heald.sources", "heald.problems"} < seen
 
 
 def test_refusals_are_told_from_failures_and_from_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
