@@ -209,17 +209,20 @@ def preset_names() -> list[str]:
     return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
 
 
-def load(source: str | MachineConfig, settings: Mapping[str, Any] | None = None) -> MachineConfig:
+def load(
+    source: str | MachineConfig, settings: Mapping[str, Any] | None = None, *, text: str | None = None
+) -> MachineConfig:
     """Read a preset by name or a TOML file by path, or take a configuration; then apply single settings.
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra`
     is the name of a fabric, the path of its file (seen from this one), a table (`hw.fabric.toml`), or `none`.
-    Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
+    `text` is what the file holds, where that is known. Raises `InputError` for an unknown name, an unreadable
+    file, unknown fields or bad values.
     """
     if isinstance(source, MachineConfig):
         values, source = {name: getattr(source, name) for name in FIELDS}, source.name
     else:
-        values = _found(source)
+        values = _found(source, text)
     values |= dict(settings or {})
     unknown = sorted(set(values) - set(FIELDS))
     if unknown:
@@ -237,10 +240,12 @@ def load(source: str | MachineConfig, settings: Mapping[str, Any] | None = None)
         raise InputError(f"{source}: {error}") from None
 
 
-def _found(source: str) -> dict[str, Any]:
+def _found(source: str, text: str | None) -> dict[str, Any]:
     """The values of a preset or file, its name among them."""
-    known = toml_text.presets("hw")
-    text, place = toml_text.found(source, known, f"--hw must be a preset ({', '.join(known)}) or a TOML file")
+    known, place = toml_text.presets("hw"), source
+    if text is None:
+        needed = f"--hw must be a preset ({', '.join(known)}) or a TOML file"
+        text, place = toml_text.found(source, known, needed)
     path = Path(source)
     values = {"name": source if source in known else path.stem} | _read(text, place)
     if source not in known and isinstance(grid := values.get("cgra"), str) and toml_text.path_like(grid):

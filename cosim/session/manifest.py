@@ -17,13 +17,13 @@ from typing import Any
 
 from cosim.session.program_files import decoded_text, parse_json_file
 from hw import toml_text
-from hw.config import MachineConfig
+from hw.config import NO_GRID, MachineConfig
 from hw.config import load as load_machine
 from hw.errors import InputError
 
 MANIFEST, MACHINE = "manifest.json", "machine.toml"
 #: What a manifest says that it is, and the number of its form.
-KIND, FORM = "heald model", 2
+KIND, FORM = "heald model", 3
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class Held:
     def machine(self) -> MachineConfig:
         """The machine that the directory was compiled for; raises `InputError`."""
         path = self.directory / MACHINE
-        grid = toml_text.parsed(decoded_text(self.needs(MACHINE), path), str(path)).get("cgra")
-        if isinstance(grid, str) and toml_text.path_like(grid):
+        text = decoded_text(self.needs(MACHINE), path)
+        grid = toml_text.parsed(text, str(path)).get("cgra")
+        if isinstance(grid, str) and grid != NO_GRID:
             raise InputError(f"{path}: cgra must be described here, not in {grid!r}")
-        config, told = load_machine(str(path)), self.fields["machine"]
+        config, told = load_machine(str(path), text=text), self.fields["machine"]
         if told != {"name": config.name, "hash": config.hash}:
             raise InputError(
                 f"{path}: must be machine {told['name']!r} ({told['hash']}) that the "

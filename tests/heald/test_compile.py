@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cosim.session.manifest import held
 from cosim.session.network import compile_model
 from heald import __version__, bundle
 from heald.sources import OnnxSource
@@ -243,7 +244,8 @@ def _manifest(copy: Path, **changes: Any) -> None:
         ({"allow_host": 1}, "allow_host must be true or false, not 1"),
         ({"inputs": []}, "inputs must be those of the model"),
         ({"machine": {"name": "test", "hash": "0"}}, "must be machine 'test' (0) that the manifest names"),
-        ({"form": 1}, "form must be"),
+        ({"form": 2, "hosted": None}, "form must be 3, not 2: compile the model again"),
+        ({"hosted": None}, "hosted must be reasons by names of nodes, not None"),
         ({"kind": "x"}, "must be the manifest of a compiled model"),
     ],
 )
@@ -253,6 +255,16 @@ def test_a_manifest_is_not_trusted(heald: Any, copy: Path, changes: dict[str, An
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
     assert ended.err.count("\n") == 1
+
+
+def test_the_machine_is_that_of_the_bytes_whose_hash_was_compared(heald: Any, copy: Path) -> None:
+    found, path = held(copy), copy / "machine.toml"
+    path.write_text('preset = "tiny"\n')
+    assert found.machine() == load("test")
+    _signed(copy, "machine.toml", b'preset = "test"\ncgra = "grid"\n')
+    assert f"{path}: cgra must be described here, not in 'grid'" in heald("run", copy, *RUN).err
+    _signed(copy, "machine.toml", b"rows = 0\n")
+    assert f"{path}: rows (rows of the GEMM array) must be" in heald("run", copy, *RUN).err
 
 
 def test_only_regular_files_inside_are_opened(heald: Any, copy: Path) -> None:
