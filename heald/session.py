@@ -21,6 +21,7 @@ from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
 from cosim.refine import refined_blockings
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
+from cosim.session.onnxruntime_comparison import check_model
 from cosim.session.operators import Prediction
 from cosim.session.program_files import read_json
 from cosim.session.tile_program import prepare, split_inputs
@@ -140,6 +141,10 @@ class Model(ABC):
             else:
                 run = self._on_device(arrays, str(on), say)
         return replace(run, host_only=host_only) if isinstance(run, ModelRun) else run
+
+    def check_reference(self) -> None:
+        """Raises `InputError` where a run cannot be compared with onnxruntime."""
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
 
     def __repr__(self) -> str:
         return f"<{self.title} for machine {self.machine.config.name}>"
@@ -263,6 +268,13 @@ class GraphModel(Model):
     def save(self, directory: str | Path) -> dict[str, int]:
         """Programs, bitstreams, memory map and constants as files."""
         return bundle.write(bundle.files(self.compiled, self.source), Path(directory))
+
+    def check_reference(self) -> None:
+        """Raises `InputError` where there is no ONNX model, or onnxruntime does not take it."""
+        if self._onnx is None:
+            super().check_reference()
+        else:
+            check_model(self._onnx.proto)
 
     @property
     def _onnx(self) -> OnnxSource | None:

@@ -6,6 +6,7 @@ what an operator does by itself from what it was handed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -151,6 +152,12 @@ def compare_model(model: Any, network: Network, inputs: Arrays, ran: Arrays) -> 
     return ModelComparison(str(onnxruntime.__version__), tuple(tensors))
 
 
+def check_model(model: Any) -> None:
+    """Raise `InputError` where onnxruntime does not take an `onnx.ModelProto`."""
+    with _refused():
+        _session(model, set())
+
+
 class _Nodes:
     """What the comparison looks up in a model: who makes a tensor, and its scale and zero point."""
 
@@ -263,16 +270,28 @@ class _Nodes:
 
 def _run(model: Any, names: set[str], inputs: Arrays) -> dict[str, np.ndarray]:
     """Tensors of a model by onnxruntime."""
+    with _refused():
+        made = _session(model, names)
+        order = [o.name for o in made.get_outputs()]
+        return dict(zip(order, made.run(None, {n: np.asarray(a) for n, a in inputs.items()}), strict=True))
+
+
+def _session(model: Any, names: set[str]) -> Any:
+    """A copy of a model in onnxruntime, with more outputs."""
     from onnx import ModelProto, helper
 
     wider = ModelProto()
     wider.CopyFrom(model)
     have = {o.name for o in wider.graph.output}
     wider.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in sorted(names - have))
+    return session(wider)
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Errors of onnxruntime as `InputError`."""
     try:
-        made = session(wider)
-        order = [o.name for o in made.get_outputs()]
-        return dict(zip(order, made.run(None, {n: np.asarray(a) for n, a in inputs.items()}), strict=True))
+        yield
     except Exception as error:  # the library raises errors of any type
         line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"onnxruntime cannot run the model, so nothing is compared: {line[:180]}") from None

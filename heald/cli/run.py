@@ -185,6 +185,8 @@ def _ran(asked: _Run, say: Progress) -> Run:
     with _about(None):
         arrays = asked.inputs()
         made = _compiled(asked, arrays, ports, say)
+        if asked.options["compare"]:
+            made.check_reference()  # not after minutes
         with _about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
         ports |= {"waves": asked.files.waves, "host_only": asked.options["host_only"]}

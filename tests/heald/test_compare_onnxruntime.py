@@ -18,6 +18,7 @@ from hw.errors import InputError
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.heald.network_models import hosted, model, perceptron, save, value
+from tests.sw.models import matmul_integer
 
 RUN = ("--hw", "test", "--sim", "cpp")
 
@@ -151,6 +152,26 @@ def test_a_comparison_goes_with_a_model(heald: Any) -> None:
     ended = heald("run", "--matmul", "4x4x4", *RUN, "--compare", "onnxruntime")
     assert ended.code == 2
     assert "--compare goes with a model, not with --matmul" in ended.err
+
+
+def test_what_cannot_be_compared_is_refused_before_the_run(
+    heald: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*arguments: Any) -> Any:
+        raise AssertionError("the run began")
+
+    monkeypatch.setattr("heald.session.simulator", unwanted)
+    program = Path("examples/07_tile_program_on_rtl/product.py")
+    for name, source in (("problem", hd.matmul(4, 4, 4)), ("program", program)):
+        hd.compile(source, "test").save(tmp_path / name)
+        ended = heald("run", tmp_path / name, "--sim", "cpp", "--compare", "onnxruntime", "--json")
+        needed = f"a comparison with onnxruntime needs an ONNX model, {tmp_path / name} is none"
+        assert (ended.code, ended.out, ended.err) == (2, "", f"heald: {needed}\n")
+    made = matmul_integer((4, 4), (4, 4))
+    made.opset_import[0].version = 999
+    ended = heald("run", save(tmp_path, made), *RUN, "--compare", "onnxruntime")
+    assert ended.code == 2
+    assert "onnxruntime cannot run the model, so nothing is compared: " in ended.err.splitlines()[-1]
 
 
 def test_an_operator_of_two_parts_gives_its_name_to_the_last() -> None:
