@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import simulator
-from cosim.session.network import draw_inputs
+from cosim.session.network import compile_model, draw_inputs
 from cosim.settings import MemorySettings
-from heald.model_run import ModelRun, run_network
+from heald.model_run import ModelRun, run_model
 from hw.config import load
 from sw.frontend.network import import_model
 
@@ -81,12 +81,11 @@ def main() -> int:
             network = import_model(path)
             inputs = draw_inputs(network, 0)
             theirs = onnxruntime_results(path, inputs)
-        report = run_network(
-            network,
-            config,
+        report = run_model(
+            compile_model(network, config),
+            inputs,
             MemorySettings.of(config),
             lambda: simulator(config, given.sim),
-            inputs,
             progress=lambda text: print(text, file=sys.stderr),
         )
         good &= told(name, report)

@@ -12,7 +12,7 @@ import numpy as np
 from cosim.job import Simulator
 from cosim.session.driver import drive
 from cosim.session.machine_program import KernelFacts
-from cosim.session.network import CompiledModel, Execution, compile_model
+from cosim.session.network import CompiledModel, Execution
 from cosim.session.onnxruntime_comparison import ModelComparison, compare_model
 from cosim.session.operators import OperatorResult, ProgramRun, difference, equal, operators_of
 from cosim.session.results import Check, check, results_check
@@ -21,13 +21,10 @@ from heald.report.html.data import RunReport
 from heald.report.html.pages import of_model
 from heald.run import Run
 from heald.sources import OnnxSource
-from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.legal import stores_sums
-from sw.graph import reference
 from sw.graph.host import HostOperator
 from sw.graph.islands import Island, islands
-from sw.graph.network import Network
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -298,17 +295,3 @@ def run_on_device(
         machine = DeviceSimulator(Device(bus, model.config), timeout)
         what = (model, inputs, MemorySettings.of(model.config), lambda: machine)
         return run_model(*what, sim=address, kind=DeviceRun, **options)
-
-
-def run_network(
-    network: Network,
-    config: MachineConfig,
-    memories: MemorySettings,
-    simulator: Callable[[], Simulator],
-    inputs: Arrays,
-    **options: Any,
-) -> ModelRun:
-    """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
-    reference.check_inputs(network, inputs)
-    model = compile_model(network, memories.behind(config))
-    return run_model(model, inputs, memories, simulator, **options)

@@ -369,14 +369,14 @@ def compile(
     """Compile a source for a machine.
 
     `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
-    compiled model, whose source is compiled again. `allow_host` leaves operators that the machine cannot
-    execute to the host; `dims` gives sizes that the model leaves open, by their name or INPUT.AXIS;
-    `dynamic` quantises the other side of products with quantised weights at run time.
-    `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for; `refine` puts so many
-    plans of every product through the cycle model and takes the quickest. `inputs` hold values of scales,
-    zero points and shapes that are inputs of a model, which the compiler must know; if it is empty they are
-    drawn from `seed`. `after` is called with the name of a stage and what it made. Raises `InputError` for
-    what cannot be read, and for what the machine cannot do.
+    compiled model, whose source is compiled again and keeps its `allow_host`, `dims` and `dynamic`.
+    `allow_host` leaves operators that the machine cannot execute to the host; `dims` gives sizes that the
+    model leaves open, by their name or INPUT.AXIS; `dynamic` quantises the other side of products with
+    quantised weights at run time. `bandwidth`, `latency` and `stall` are those of the run that tiles are
+    chosen for; `refine` puts so many plans of every product through the cycle model and takes the quickest.
+    `inputs` hold values of scales, zero points and shapes that are inputs of a model, which the compiler must
+    know; if it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it
+    made. Raises `InputError` for what cannot be read, and for what the machine cannot do.
     """
     hardware = machine_of(machine)
     settings = memories(hardware.config, latency, bandwidth, stall)

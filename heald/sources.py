@@ -116,12 +116,15 @@ GraphSource = OnnxSource | Problem
 def onnx_source(
     source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
 ) -> OnnxSource:
-    """A model by its path, its bytes or its `onnx.ModelProto`; `dims` gives sizes that it leaves open.
+    """A model by path, bytes, `onnx.ModelProto`, or as read before; `dims` gives sizes that it leaves open.
 
     With `dynamic`, products with quantised weights quantise their other side at run time. Raises
     `InputError` for what is none.
     """
-    if isinstance(source, str | Path):
+    if isinstance(source, OnnxSource):
+        # What an earlier machine left to the host says nothing of another one.
+        title, proto, allow_host = source.title, source.proto, allow_host or source.allow_host
+    elif isinstance(source, str | Path):
         title, proto = str(source), read_file(Path(source))
     elif isinstance(source, bytes | bytearray | memoryview):
         title, proto = "model", parsed(bytes(source), "model")
@@ -134,18 +137,18 @@ def onnx_source(
 def read_source(
     source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
 ) -> GraphSource | Program:
-    """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or as it is.
+    """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or from another source.
 
     `allow_host`, `dims` and `dynamic` are those of a model. Raises `InputError` for what cannot be read, and
     for things of another kind.
     """
-    if isinstance(source, Problem | OnnxSource | Program):
+    if isinstance(source, Problem | Program):
         return source
     if isinstance(source, str | Path):
         path = Path(source)
         if path.suffix == ".py":
             return load_program(path)
-    elif not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "graph"):
+    elif not isinstance(source, OnnxSource | bytes | bytearray | memoryview) and not hasattr(source, "graph"):
         kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"
         raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
     return onnx_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic)

@@ -173,7 +173,7 @@ def fingerprints(prepared: Prepared) -> Fingerprints:
                 [Path(m.title).name, {n: hashlib.sha256(d).hexdigest() for n, d in sorted(m.files().items())}]
                 for m in workload.models
             ]
-            + [prepared.request.allow_host]
+            + [getattr(m, "allow_host", False) for m in workload.models]
         ),
         "family or way of measuring": f"{workload.family} {workload.synthesis}",
         "energy table": repr(workload.table),

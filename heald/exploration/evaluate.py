@@ -8,20 +8,20 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import find_libpython
 import numpy as np
 
 from cosim import toolchain
 from cosim.backends import simulator
-from cosim.session.network import compile_model, draw_inputs, predict_model
+from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
 from cosim.settings import MemorySettings
 from heald import partition
 from heald.exploration.energy import Table, counted, energy
 from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from heald.model_run import run_network
+from heald.model_run import run_model
 from heald.sources import GraphSource
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
@@ -104,13 +104,15 @@ def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: W
     return Evaluation(metrics, found, time.perf_counter() - begin)
 
 
-def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
+def _compiled(model: LoadedModel, config: MachineConfig) -> CompiledModel:
     try:
-        _, compiled = partition.compiled(
-            model.source, model.network, lambda network: compile_model(network, config)
-        )
+        return partition.compiled(model.source, model.network, lambda graph: compile_model(graph, config))[1]
     except InputError as error:
         raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
+
+
+def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
+    compiled = _compiled(model, config)
     for failure in compiled.failures:
         raise CheckError(failure)
     tensors = model.tensors if compiled.network is model.network else None
@@ -227,10 +229,11 @@ def confirm(
     differences: list[str] = []
     for model, known in zip(models, point.models, strict=True):
         settings = MemorySettings.of(config)
+        # What was explored may leave everything to the host.
+        options: dict[str, Any] = {"sim": sim, "progress": progress, "host_only": True}
         try:
-            report = run_network(
-                model.network, config, settings, lambda: built, model.inputs, sim=sim, progress=progress
-            )
+            compiled = _compiled(model, config)
+            report = run_model(compiled, model.inputs, settings, lambda: built, **options)
         except RuntimeError as error:
             differences.append(f"{model.name}: the run broke off: {error}")
             continue

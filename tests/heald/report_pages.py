@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from cosim.job import Outcome
+from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
-from heald.model_run import ModelRun, run_network
+from heald.model_run import ModelRun, run_model
 from heald.report.html.data import RunReport
 from hw.config import load
 from sw.graph import reference
@@ -43,7 +44,8 @@ def results(
     settings = MemorySettings.of(config)
     network = products([Product(*shape) for shape in shapes])
     inputs = reference.random_inputs(network, np.random.default_rng(0))
-    return run_network(network, config, settings, lambda: Quick(config, spoil=spoil), inputs)
+    model = compile_model(network, config)
+    return run_model(model, inputs, settings, lambda: Quick(config, spoil=spoil))
 
 
 def products(problems: Sequence[Product]) -> Network:

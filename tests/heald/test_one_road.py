@@ -12,11 +12,15 @@ import numpy as np
 import onnx
 import pytest
 
+import heald as hd
 from cosim.job import Outcome
 from cosim.session.network import draw_inputs
 from heald import backend
-from heald.exploration import energy
-from heald.exploration.evaluate import Evaluation, Workload, evaluate, load_model
+from heald.exploration import command, energy
+from heald.exploration.evaluate import Evaluation, Workload, confirm, evaluate, load_model
+from heald.exploration.results import Point, State
+from heald.exploration.space import from_values
+from heald.session import GraphModel
 from heald.sources import OnnxSource, onnx_source
 from heald.testing.models import Builder
 from hw.config import MachineConfig, load
@@ -171,7 +175,9 @@ def test_every_command_takes_the_sizes_that_a_model_leaves_open(
         assert (ended.code, text in ended.err, ended.err.count("\n")) == (2, True, 1)
 
 
-def test_what_a_machine_refuses_goes_to_the_host_on_every_way(heald: Any, quick: Any, tmp_path: Path) -> None:
+def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
+    heald: Any, quick: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, proto = load("test", MACHINES["without"]), with_softmax()
     model, folder, hw = tmp_path / "model.onnx", tmp_path / "compiled", file_of(config, tmp_path)
     model.write_bytes(proto.SerializeToString())
@@ -189,12 +195,53 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(heald: Any, quick:
     assert again["cycles"] == run["cycles"]
     assert {o["name"]: o["why"] for o in again["operators"] if o["where"] == "host"} == hosted
     assert again["islands"] == run["islands"] != []
-    metrics = evaluated(proto, config, allow_host=True).metrics
-    assert (metrics["cycles"], metrics["host_operators"]) == (run["cycles"], len(hosted))
+    found = evaluated(proto, config, allow_host=True)
+    assert (found.metrics["cycles"], found.metrics["host_operators"]) == (run["cycles"], len(hosted))
+    monkeypatch.setattr("heald.exploration.evaluate.simulator", lambda machine, name: Quick(machine))
+    point = Point(0, {}, State.COMPLETE, {}, None, found.metrics, found.models)
+    loaded = (load_model(OnnxSource("model", proto, allow_host=True)),)
+    confirmation = confirm(point, config, loaded, "cpp", print)
+    assert (confirmation.difference, confirmation.cycles) == (None, run["cycles"])
     told = heald("explain", model, "--hw", hw, "--json")
     assert told.code == 1
     assert list(json.loads(told.out)["too_much"]) == ["n2"]
     assert heald("explain", model, "--hw", "test").code == 0
+
+
+def test_a_point_of_which_nothing_runs_on_the_machine_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Builder()
+    proto = b.model(b.quantised(b.op("Softmax", b.real(b.input((4, 8)), "int8", 0.1)), "int8", 0.01))
+    config = load("test", MACHINES["without"])
+    found = evaluated(proto, config, allow_host=True)
+    point = Point(0, {}, State.COMPLETE, {}, None, found.metrics, found.models)
+    monkeypatch.setattr("heald.exploration.evaluate.simulator", lambda machine, name: Quick(machine))
+    confirmation = confirm(point, config, (load_model(OnnxSource("model", proto, True)),), "cpp", print)
+    assert (confirmation.confirmed, confirmation.cycles) == (True, 0)
+
+
+def test_a_compiled_model_is_compiled_again_for_what_the_other_machine_has(tmp_path: Path) -> None:
+    config, proto = load("test", MACHINES["without"]), with_softmax()
+    first = hd.compile(proto, config, allow_host=True)
+    assert {o.where for o in first.predict().operators} == {"machine", "host"}
+    first.save(tmp_path / "made")
+    for model in (first, hd.load(tmp_path / "made")):
+        assert {o.where for o in hd.compile(model, "test").predict().operators} == {"machine"}
+    # What the second call is given counts too, or it is refused.
+    second = hd.compile(hd.compile(proto, "test"), config, allow_host=True)
+    assert second.predict().cycles == first.predict().cycles
+    with pytest.raises(InputError, match="no axis 'batch' is open; open are none"):
+        hd.compile(first, "test", dims={"batch": 3})
+    with pytest.raises(InputError, match="no product has int8 or uint8 weights"):
+        hd.compile(first, "test", dynamic=True)
+    assert isinstance(first, GraphModel)
+    space = from_values({"base": "test", "parameters": {"rows": [4]}})
+    made = [
+        command.prepare(command.Request(space, (source,), storage=f"sqlite:///{tmp_path}/study.db"))
+        for source in (first.source, onnx_source(proto))
+    ]
+    assert made[0].workload.models == (onnx_source(proto, allow_host=True),)
+    one, other = (command.fingerprints(prepared) for prepared in made)
+    assert [name for name in one if one[name] != other[name]] == ["list of models"]
 
 
 def test_all_operators_that_a_machine_refuses_are_told_at_once() -> None:

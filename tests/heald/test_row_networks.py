@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cosim.backends import simulator
+from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
-from heald.model_run import ModelRun, run_network
+from heald.model_run import ModelRun, run_model
 from hw.config import load
 from sw.graph import reference
 from sw.patches import Axis
@@ -20,7 +21,8 @@ def ran(builder: Builder, preset: str = "test") -> ModelRun:
     config, network = load(preset), builder.network()
     inputs = reference.random_inputs(network, np.random.default_rng(2))
     settings = MemorySettings.of(config)
-    return run_network(network, config, settings, lambda: simulator(config, "cpp"), inputs)
+    model = compile_model(network, config)
+    return run_model(model, inputs, settings, lambda: simulator(config, "cpp"))
 
 
 @pytest.mark.parametrize("preset", sweep(["test", "tiny"], kept=("test",)))
