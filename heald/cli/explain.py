@@ -14,6 +14,7 @@ from hw.errors import InputError
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
     from heald.sources import OnnxSource
+    from hw.config import MachineConfig
     from sw.graph.network import Network
 
 
@@ -37,13 +38,14 @@ def command(
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
     Nodes whose operands are real numbers that other such nodes make are told apart: they follow from these.
-    With --hw the model is compiled, and what is too much for that machine is told too. The others then run
+    With --hw or --set it is compiled, and what is too much for that machine is told too. The others then run
     on the host with --allow-host: what moves between both is the last line. Exit code 1 where there are any.
     """
     from heald.cli.run_files import read_inputs
     from heald.sources import onnx_source
     from sw.graph.islands import islands, told
 
+    config = machine(hw or "default", settings) if hw is not None or settings else None
     source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic)
     if inputs is not None:
         with contextlib.suppress(InputError):  # what is refused all the same is told below
@@ -51,7 +53,7 @@ def command(
     refusals = source.refusals()
     network = None
     if not any(r.lost for r in refusals):
-        source, network = _compiled(source, hw, settings)
+        source, network = _compiled(source, config)
     found = () if network is None else islands(network, network.operators)
     if json_:
         print_json(
@@ -77,14 +79,13 @@ def command(
     return 1 if refusals or source.hosted else 0
 
 
-def _compiled(source: OnnxSource, hw: str | None, settings: tuple[str, ...]) -> tuple[Any, Network]:
+def _compiled(source: OnnxSource, config: MachineConfig | None) -> tuple[Any, Network]:
     from heald import partition
     from sw.compiler import compile_network
 
     network = source.network()
-    if hw is None:
+    if config is None:
         return source, network
-    config = machine(hw, settings)
     with source.named():
         found, _ = partition.compiled(source, network, lambda graph: compile_network(graph, config))
     return found, found.network()

@@ -206,6 +206,10 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     assert told.code == 1
     assert list(json.loads(told.out)["too_much"]) == ["n2"]
     assert heald("explain", model, "--hw", "test").code == 0
+    assert heald("explain", model).code == 0
+    told = heald("explain", model, "--set", "cgra=none", "--json")
+    assert (told.code, list(json.loads(told.out)["too_much"])) == (1, ["n2"])
+    assert heald("explain", model, "--set", "cgra").code == 2
 
 
 def test_a_point_of_which_nothing_runs_on_the_machine_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
