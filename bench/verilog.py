@@ -7,6 +7,7 @@ Exit code 1 if the linter objects. `bench.fpga` synthesises the presets.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -33,7 +34,7 @@ def lint(name: str, folder: Path) -> tuple[int, float, str]:
         [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", TOP, str(path)],
         capture_output=True,
         text=True,
-        env=tools.environment,
+        env={**os.environ, "VERILATOR_ROOT": str(tools.root)},
         check=False,
     )
     said = done.stdout + done.stderr if done.returncode else ""

@@ -250,7 +250,8 @@ def _run(command: list[str], directory: Path, log: Path) -> None:
     skip = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     # Messages of the system in the words that `surroundings_in` knows.
     environment = {k: v for k, v in os.environ.items() if k not in skip}
-    environment |= {"VERILATOR_ROOT": _ROOT, "LC_ALL": "C"}
+    # Compilers that are killed leave their temporary files, which go with the unfinished folder.
+    environment |= {"VERILATOR_ROOT": _ROOT, "LC_ALL": "C", "TMPDIR": str(directory.absolute())}
     with log.open("a", encoding="utf-8") as out:
         out.write(f"$ {' '.join(command)}\n")
         out.flush()
@@ -259,6 +260,6 @@ def _run(command: list[str], directory: Path, log: Path) -> None:
         text = log.read_text(encoding="utf-8", errors="replace")
         name = Path(command[0]).name
         if (cause := surroundings_in(text)) is not None:
-            raise InputError(f"{name} could not do its work: {cause} (in {directory}, or where TMPDIR says)")
+            raise InputError(f"{name} could not do its work: {cause} (in {directory})")
         end = "\n".join(text.splitlines()[-15:])
         raise RuntimeError(f"{name} failed with code {code}, see {log}:\n{end}")

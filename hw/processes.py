@@ -40,7 +40,7 @@ class _State:
     held: int = 0
     pending: int | None = None
     last: float = -TIDYING
-    ending: bool = False
+    asked: int | None = None
     again: threading.Timer | None = None
     idle: Callable[[int], object] | None = None
 
@@ -61,7 +61,7 @@ def install(numbers: Sequence[int] = ENDING, idle: Callable[[int], object] | Non
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    _state.ending = True
+    _state.asked = number
     end_all()
     if _state.idle is not None:
         _state.idle(number)
@@ -76,6 +76,11 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         return
     _state.last = time.monotonic()
     raise Ended(number)
+
+
+def asked() -> int | None:
+    """The signal that asked this process to end, also where Python lost the `Ended` that told so."""
+    return _state.asked
 
 
 def heard() -> None:
@@ -111,7 +116,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         with held():
             process = subprocess.Popen(command, start_new_session=True, **options)
             _state.running.add(process)
-        if _state.ending:  # the signal came in another thread, before this program was known
+        if _state.asked is not None:  # the signal came in another thread, before this program was known
             end(process)
         yield process
     finally:

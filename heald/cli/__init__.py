@@ -16,7 +16,7 @@ from heald import __version__
 from heald.cli.messages import shortened
 from heald.cli.streams import STDOUT, leave_streams, open_streams
 from hw.errors import InputError, of_surroundings
-from hw.processes import Ended, install
+from hw.processes import Ended, asked, install
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 #: What the exit codes mean, for the help.
@@ -88,11 +88,12 @@ def call(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _say(error.format_message(), BAD_INPUT)
     except Ended as error:
-        code = 128 + error.number
-        return _say("interrupted" if code == INTERRUPTED else str(error), code)
+        return _ended(error)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED)
     except Exception as error:
+        if (number := asked()) is not None:
+            return _ended(Ended(number))  # what was running was killed, and failed
         # The one place that takes everything: a user gets a line, a developer the traceback.
         if state.get("debug"):
             traceback.print_exc()
@@ -106,6 +107,11 @@ def _invoked(arguments: list[str], state: dict[str, bool]) -> Any:
             return cli.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code
+
+
+def _ended(error: Ended) -> int:
+    code = 128 + error.number
+    return _say("interrupted" if code == INTERRUPTED else str(error), code)
 
 
 def _unexpected(error: Exception, *, debug: bool) -> int:

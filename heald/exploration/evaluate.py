@@ -7,8 +7,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import find_libpython
 import numpy as np
@@ -229,17 +229,16 @@ def confirm(
     differences: list[str] = []
     for model, known in zip(models, point.models, strict=True):
         settings = MemorySettings.of(config)
-        # What was explored may leave everything to the host.
-        options: dict[str, Any] = {"sim": sim, "progress": progress, "host_only": True}
         try:
             compiled = _compiled(model, config)
-            report = run_model(compiled, model.inputs, settings, lambda: built, **options)
+            report = run_model(compiled, model.inputs, settings, lambda: built, sim=sim, progress=progress)
         except RuntimeError as error:
             differences.append(f"{model.name}: the run broke off: {error}")
             continue
         events += report.events
         cycles += report.cycles
-        found = report.failure
+        # What was explored may leave everything to the host.
+        found = replace(report, host_only=True).failure
         if not found and report.cycles != known.cycles:
             found = f"{report.cycles} cycles, not the {known.cycles} that were explored"
         if found:

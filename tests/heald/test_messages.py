@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from heald.cli.messages import LONGEST, shortened
+from hw import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +91,18 @@ def test_only_the_surroundings_are_blamed_for_what_they_do(
     assert ended.err.startswith(f"heald: {told}")
     assert ended.err.count("\n") == 1
     assert len(ended.err) <= LONGEST + 1
+
+
+def test_tools_that_a_signal_killed_are_not_an_error_of_their_own(
+    heald: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("g++ failed with code -9")
+
+    monkeypatch.setattr("heald.cli.isa.isa_page", fail)
+    monkeypatch.setattr(processes, "_state", processes._State(asked=signal.SIGTERM))
+    ended = heald("isa")
+    assert (ended.code, ended.err) == (143, "heald: ended by SIGTERM\n")
 
 
 def test_every_exit_code_is_in_the_help(heald: Any) -> None:
