@@ -39,12 +39,11 @@ from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from hw.html import table
 from sw.compiler import Observer
+from sw.frontend.bindings import Typed, as_typed
 from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
 
-#: Shape and type of an array.
-Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 Arrays = Mapping[str, np.ndarray]
 Build = Callable[[], Simulator]
 #: How addresses of boards begin.
@@ -183,26 +182,7 @@ class Model(ABC):
                 raise InputError(f"inputs must be {len(names)} arrays ({', '.join(names)}), not {len(given)}")
             inputs = dict(zip(names, given, strict=True))
         types = {} if exact else self.inputs
-        return {name: _typed(name, value, types.get(name)) for name, value in inputs.items()}
-
-
-def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
-    """An array of the type that is wanted where its values fit it; floats are rounded to it."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"input {name!r} must be an array: {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
-    if wanted is None or array.dtype == wanted[1]:
-        return array
-    if array.shape != wanted[0] and all(isinstance(size, int) for size in wanted[0]):
-        return array  # what it is fed to says what both should be
-    with np.errstate(all="ignore"):
-        made = array.astype(wanted[1])
-    if {array.dtype.kind, made.dtype.kind} != {"f"} and not np.array_equal(made, array):
-        raise InputError(f"input {name!r} must be {wanted[1]}; its values do not fit")
-    return made
+        return {name: as_typed(name, value, types.get(name)) for name, value in inputs.items()}
 
 
 @contextlib.contextmanager

@@ -78,13 +78,10 @@ class OnnxSource:
             return self, self.network(), {}
         except InputError:
             found = None
-            with contextlib.suppress(InputError):  # the first message names the reason
-                found = (
-                    None
-                    if inputs is None
-                    else bound(self.proto, inputs, seed, lambda proto: replace(self, proto=proto).network())
-                )
+            if inputs is not None:
+                found = bound(self.proto, inputs, seed, lambda proto: replace(self, proto=proto).network())
             if found is None:
+                # The first message names the reason.
                 raise
             source = replace(self, proto=found[0])
             return source, source.network(), found[1]

@@ -11,19 +11,24 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.model import load
 from sw.frontend.protos import typed
+from sw.frontend.sizes import Kind
+
+#: Shape and type of an input; a size may be the name of what decides it.
+Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 
 
 def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
     """The model with more and more inputs made constants, and the inputs that are left.
 
     The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
-    none is a constant, then all vectors and numbers, then all. If all are given, the first one stays.
+    none is a constant, then all vectors and numbers, then all. If all are given, the first one stays. Raises
+    `InputError` for values that an input does not take.
     """
     import onnx
 
     held = {tensor.name for tensor in proto.graph.initializer}
-    types = {value.name: typed(value, "model")[0] for value in proto.graph.input if value.name not in held}
-    inputs = {name: np.asarray(value, types.get(name)) for name, value in inputs.items()}
+    types = {v.name: typed(v, "model")[::-1] for v in proto.graph.input if v.name not in held}
+    inputs = {name: as_typed(name, value, types.get(name)) for name, value in inputs.items()}
     # In the model's order: files of inputs have another.
     names = [name for name in types if name in inputs][1 if inputs.keys() >= types.keys() else 0 :]
     tried: list[list[str]] = []
@@ -40,22 +45,58 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
         yield bound, {n: a for n, a in inputs.items() if n not in chosen}
 
 
+def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
+    """An array of the type that is wanted where its values fit it; floats are rounded to it."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"input {name!r} must be an array: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
+    if wanted is None or array.dtype == wanted[1]:
+        return array
+    if array.shape != wanted[0] and all(isinstance(size, int) for size in wanted[0]):
+        return array  # what it is fed to says what both should be
+    with np.errstate(all="ignore"):
+        made = array.astype(wanted[1])
+    if {array.dtype.kind, made.dtype.kind} != {"f"} and not np.array_equal(made, array):
+        raise InputError(f"input {name!r} must be {wanted[1]}; its values do not fit")
+    return made
+
+
 def bound(
     proto: Any, given: Mapping[str, np.ndarray], seed: int, reads: Callable[[Any], object]
 ) -> tuple[Any, dict[str, np.ndarray]] | None:
     """A model with those inputs made constants that the compiler must know, and their values.
 
     If none is given, all are drawn from the seed. None where that does not help: `reads` raises `InputError`.
+    Raises `InputError` for values that an input does not take.
     """
+    try:
+        inputs = load(proto).inputs
+    except InputError:
+        return None
     if not given:
         rng, given = np.random.default_rng(seed), {}
-        for name, (dtype, shape) in load(proto).inputs.items():
+        for name, (dtype, shape) in inputs.items():
             if dtype.kind not in "iu":
                 return None
             limits = np.iinfo(dtype)
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    arrays: dict[str, np.ndarray] = {}
     for made, left in bindings(proto, given):
+        if not arrays:
+            # The first time all are left.
+            arrays = left
+            _check_shapes(inputs, arrays)
         with contextlib.suppress(InputError):
             reads(made)
-            return made, {name: np.asarray(array) for name, array in given.items() if name not in left}
+            return made, {name: array for name, array in arrays.items() if name not in left}
     return None
+
+
+def _check_shapes(inputs: Mapping[str, Kind], arrays: Mapping[str, np.ndarray]) -> None:
+    for name in [n for n in inputs if n in arrays]:
+        wanted, found = inputs[name][1], arrays[name].shape
+        if wanted != found:
+            raise InputError(f"input {name!r} must be of shape {list(wanted)}, not {list(found)}")

@@ -25,11 +25,12 @@ class _Parts:
 
     node: OnnxNode
     constants: dict[str, np.ndarray]
+    fresh: Callable[[str], str]
     nodes: list[OnnxNode] = field(default_factory=list)
 
     def add(self, op: str, /, *inputs: str, **attributes: Any) -> str:
         """Append a node; gives the name of its result."""
-        output = f"{self.node.outputs[0]}.{len(self.nodes)}.{op}"
+        output = self.fresh(f"{self.node.outputs[0]}.{len(self.nodes)}.{op}")
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
 
@@ -40,7 +41,7 @@ class _Parts:
 
     def constant(self, what: str, values: np.ndarray) -> str:
         """A constant of the node; gives its name."""
-        name = f"{self.node.outputs[0]}.{what}"
+        name = self.fresh(f"{self.node.outputs[0]}.{what}")
         self.constants[name] = values
         return name
 
@@ -78,9 +79,12 @@ class _Parts:
 Rule = Callable[[_Parts], object]
 
 
-def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> list[OnnxNode]:
+def expanded(
+    node: OnnxNode, domain: str, constants: dict[str, np.ndarray], fresh: Callable[[str], str]
+) -> list[OnnxNode]:
     """The nodes of the standard domain that a node is; new constants are added to `constants`.
 
+    `fresh` makes a name that no tensor has of what it could be called.
     Raises `InputError` for other domains and operators.
     """
     rules = {"": _STANDARD, MICROSOFT: _MICROSOFT}.get(domain)
@@ -94,7 +98,7 @@ def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> l
     rule = rules.get(node.op)
     if rule is None:
         return [node]
-    parts = _Parts(node, constants)
+    parts = _Parts(node, constants, fresh)
     rule(parts)
     parts.gives(node.outputs[0])
     return parts.nodes
@@ -147,7 +151,7 @@ def _mat_mul_integer_to_float(parts: _Parts) -> None:
 
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
     node = parts.node
-    names = tuple(f"{node.outputs[0]}.{what}" for what in ("quantised", "scale", "zero"))
+    names = tuple(parts.fresh(f"{node.outputs[0]}.{what}") for what in ("quantised", "scale", "zero"))
     parts.nodes.append(OnnxNode(node.name, "DynamicQuantizeLinear", (node.inputs[0],), names))
     total = parts.add("MatMulInteger", names[0], node.inputs[1], names[2], node.optional(3))
     real = parts.add("Cast", total, to=1)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.contrib import expanded
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import OnnxNode, fresh
 from sw.frontend.protos import array, constant, node_of_proto
 from sw.frontend.sizes import Kind, inferred, known_opset
 from sw.graph.host import node_of, run_node
@@ -29,8 +29,12 @@ KEPT = ("DequantizeLinear",)
 class Folding:
     """The nodes and constants so far, and other names of tensors (`alias`)."""
 
-    def __init__(self, opset: int, kinds: Mapping[str, Kind], constants: dict[str, np.ndarray], place: str):
-        self.opset, self.constants, self.place = opset, constants, place
+    def __init__(
+        self, opset: int, kinds: Mapping[str, Kind], constants: dict[str, np.ndarray], taken: set[str]
+    ):
+        self.opset, self.constants = opset, constants
+        #: Names of tensors that are taken.
+        self._taken = taken
         self.nodes: list[OnnxNode] = []
         self.makers: dict[str, OnnxNode] = {}
         self.alias: dict[str, str] = {}
@@ -42,7 +46,7 @@ class Folding:
         """Add the nodes of a graph; in that of a branch, `names` are its own, which have a prefix here."""
         names = names or {}
         for number, proto in enumerate(nodes):
-            domain, node = node_of_proto(proto, number, self.place)
+            domain, node = node_of_proto(proto, number)
             node = dataclasses.replace(
                 node,
                 name=f"{prefix}{node.name}",
@@ -53,10 +57,12 @@ class Folding:
                 self._branch(node, names)
                 continue
             try:
-                parts = expanded(node, domain, self.constants)
+                parts = expanded(node, domain, self.constants, self.fresh)
             except InputError as error:
                 # The host may have it.
-                parts = [dataclasses.replace(node, domain=domain, refused=str(error))]
+                op = f"{domain}::{node.op}" if domain else node.op
+                reason = str(error).removeprefix(f"{node.place}: ")
+                parts = [dataclasses.replace(node, op=op, refused=reason)]
             for part in parts:
                 self._add(part)
 
@@ -93,6 +99,12 @@ class Folding:
             return held.dtype, held.shape
         return self._kinds.get(name)
 
+    def fresh(self, hint: str) -> str:
+        """A name that no tensor has, which is taken then."""
+        name = fresh(hint, self._taken)
+        self._taken.add(name)
+        return name
+
     def _held(self, name: str) -> str:
         return self.alias.get(name, name)
 
@@ -119,7 +131,7 @@ class Folding:
         graph, prefix = node.attributes[taken], f"{node.outputs[0]}/"
         inner = dict(names)
         made = [name for item in graph.node for name in item.output if name]
-        inner |= {name: prefix + name for name in (*made, *(t.name for t in graph.initializer))}
+        inner |= {n: self.fresh(prefix + n) for n in (*made, *(t.name for t in graph.initializer))}
         for tensor in graph.initializer:
             self.constants[inner[tensor.name]] = array(tensor, f"{node.place}: constant {tensor.name!r}")
         self.graph(graph.node, inner, prefix)
@@ -138,7 +150,7 @@ class Folding:
                 self.constants[node.outputs[0]] = found
             case OnnxNode() | None:
                 node = found or node
-                arrays = None if node.op in KEPT else self._computed(node, self.constants)
+                arrays = computed(node, self.opset, self.constants)
                 if arrays is None and node.op == "QuantizeLinear":
                     arrays = self._quantised_again(node)
                 if arrays is not None:
@@ -161,37 +173,43 @@ class Folding:
                 waiting += self.makers[name].inputs
         held = dict(self.constants)
         for maker in [n for n in self.nodes if not needed.isdisjoint(n.outputs)]:
-            arrays = self._computed(maker, held)
+            arrays = computed(maker, self.opset, held, kept=())
             if arrays is None:
                 return None
             held.update(zip(maker.outputs, arrays, strict=True))
-        return self._computed(node, held)
+        return computed(node, self.opset, held)
 
-    def _computed(self, node: OnnxNode, held: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
-        """The results of a node whose inputs are all held; None where it is not to be computed."""
-        given = [name for name in node.inputs if name]
-        if node.refused or not given or any(name not in held for name in given):
-            return None
-        if not _deterministic(node, self.opset) or any(held[n].size > MOST_FOLDED for n in given):
-            return None
-        sizes = [math.prod(kind[1]) for kind in self._made(node) if kind is not None]
-        if sum(sizes) > MOST_FOLDED:
+
+def computed(
+    node: OnnxNode, opset: int, held: Mapping[str, np.ndarray], kept: Container[str] = KEPT
+) -> list[np.ndarray] | None:
+    """The results of a node whose inputs are all held; None where it is not to be computed.
+
+    That is what is random, too large, refused by onnxruntime, or an operator of `kept`.
+    """
+    given = [name for name in node.inputs if name]
+    if node.refused or node.op in kept or not given or any(name not in held for name in given):
+        return None
+    if not _deterministic(node) or any(held[n].size > MOST_FOLDED for n in given):
+        return None
+    try:
+        kinds = inferred(node, opset, {name: held[name] for name in given})
+        if sum(math.prod(kind[1]) for kind in kinds if kind is not None) > MOST_FOLDED:
             return None
         present = [bool(name) for name in node.inputs]
         proto = node_of(node.op, present, len(node.outputs), **node.attributes)
         arrays = {f"i{i}": held[name] for i, name in enumerate(given)}
-        try:
-            return run_node(proto, known_opset(node.op, self.opset), arrays, node.place)
-        except InputError:
-            # Who reads the node says what is wrong.
-            return None
+        return run_node(proto, known_opset(node.op, opset), arrays, node.place)
+    except InputError:
+        # Who reads the node says what is wrong.
+        return None
 
 
 #: What a node is instead: another name of its input, a constant, another node; None where it is itself.
 Rule = Callable[[Folding, OnnxNode], "str | np.ndarray | OnnxNode | None"]
 
 
-def _deterministic(node: OnnxNode, opset: int) -> bool:
+def _deterministic(node: OnnxNode) -> bool:
     """Whether a node gives the same whenever it is computed, and has no graph inside."""
     from onnx import defs
 
@@ -264,7 +282,7 @@ def _sum(folding: Folding, node: OnnxNode) -> str | OnnxNode:
     total = node.inputs[0]
     for number, other in enumerate(node.inputs[1:], 1):
         last = number == len(node.inputs) - 1
-        output = node.outputs[0] if last else f"{node.outputs[0]}.{number}"
+        output = node.outputs[0] if last else folding.fresh(f"{node.outputs[0]}.{number}")
         added = OnnxNode(node.name, "Add", (total, other), (output,))
         if last:
             return added

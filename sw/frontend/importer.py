@@ -9,7 +9,8 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.model import OnnxModel
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import OnnxNode, fresh
+from sw.frontend.protos import first_line
 from sw.frontend.refusal import Refusal
 from sw.frontend.values import Constant, Dequantised, Stored, Value
 from sw.graph.expression import Argument, Expression
@@ -55,11 +56,7 @@ class Importer:
 
     def fresh(self, hint: str) -> str:
         """A name that no tensor has."""
-        name, number = hint, 0
-        while name in self.tensors:
-            number += 1
-            name = f"{hint}.{number}"
-        return name
+        return fresh(hint, self.tensors)
 
     def tensor(self, hint: str, shape: Sequence[int], element: str) -> View:
         """A new tensor, named after `hint`; gives the view of it."""
@@ -190,10 +187,10 @@ def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]
     operators = len(importer.operators)
     try:
         found = handler(importer, node)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         del importer.operators[operators:]
         if isinstance(error, InputError):
             raise
-        # NumPy and views: shapes that do not broadcast or cannot be reshaped
-        raise node.error(str(error).splitlines()[0]) from None
+        # NumPy and views: shapes that do not broadcast or cannot be reshaped, numbers that are none
+        raise node.error(first_line(error)) from None
     return list(found) if isinstance(found, Sequence) else [found]

@@ -73,7 +73,10 @@ class Lowering:
 
     def on_grid(self, array: np.ndarray) -> np.ndarray:
         """Real numbers as QuantizeLinear gives them."""
-        steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
+        if np.isnan(array).any():
+            raise self.node.error("values to quantise must be numbers, not NaN")
+        with np.errstate(over="ignore"):
+            steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
         return np.asarray(np.clip(steps, self.low, self.high), np.int64)
 
 

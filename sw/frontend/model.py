@@ -12,7 +12,7 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.fold import Folding
 from sw.frontend.node import OnnxNode
-from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, in_order, tensors, typed
+from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, in_order, names, tensors, typed
 from sw.frontend.sizes import Kind, check_sizes
 
 
@@ -83,7 +83,7 @@ def _model(proto: Any, place: str) -> OnnxModel:
     inputs = {v.name: typed(v, place) for v in graph.input if v.name not in constants}
     opset = int(next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0))
     outputs = tuple(v.name for v in graph.output)
-    folding = Folding(opset, inputs, constants, place)
+    folding = Folding(opset, inputs, constants, names(graph))
     folding.graph(graph.node)
     nodes = folding.result(outputs)
     averaged = {node.inputs[0]: folding.kind(node.inputs[0]) for node in nodes if node.op == "ReduceMean"}

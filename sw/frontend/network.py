@@ -8,10 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from hw.errors import InputError
-from sw.frontend.fold import KEPT, MOST_FOLDED
+from sw.frontend.fold import computed
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
@@ -84,7 +82,7 @@ def _import(importer: Importer, node: OnnxNode) -> None:
     for name in node.inputs:
         if name and name not in importer.values and name not in importer.model.constants:
             raise node.error(f"input {name!r} is not known")
-    found = _folded(importer, node)
+    found: Sequence[Value | None] | None = _folded(importer, node)
     if found is None:
         try:
             if reason := node.refused or importer.wanted.get(node.name):
@@ -93,11 +91,10 @@ def _import(importer: Importer, node: OnnxNode) -> None:
             found = attempt(handler, importer, node)
         except InputError as error:
             found = _left_to_host(importer, node, str(error))
-    for name, value in zip([n for n in node.outputs if n], found, strict=False):
-        importer.values[name] = value
+    importer.values.update({n: v for n, v in zip(node.outputs, found, strict=False) if n and v is not None})
 
 
-def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value]:
+def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[Value | None]:
     """What the host makes of a node that is refused; nothing where it cannot execute it."""
     if node.op == "If":
         # What its branches read of the graph around it is no input.
@@ -133,14 +130,7 @@ def _handler(importer: Importer, node: OnnxNode) -> Handler:
 
 def _folded(importer: Importer, node: OnnxNode) -> Sequence[Value] | None:
     """The results of a node whose inputs are all constants; None where some are computed."""
-    if node.op in KEPT:
-        return None
-    arrays = {}
-    for index, name in enumerate(node.inputs):
-        if not name:
-            continue
-        value = importer.value(node, index)
-        if not isinstance(value, Constant) or value.array.size > MOST_FOLDED:
-            return None
-        arrays[index] = value.array
-    return [Constant(np.asarray(x)) for x in host.run(importer, node, arrays)]
+    values = {name: importer.value(node, index) for index, name in enumerate(node.inputs) if name}
+    held = {name: value.array for name, value in values.items() if isinstance(value, Constant)}
+    arrays = computed(node, importer.model.opset, held)
+    return None if arrays is None else [Constant(array) for array in arrays]

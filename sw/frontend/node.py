@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +13,18 @@ from hw.errors import InputError
 SUMS = "sums_of_32_bits"
 
 
+def fresh(hint: str, taken: Container[str]) -> str:
+    """A name that is not taken: the hint, or with a number."""
+    numbered = (f"{hint}.{number}" for number in itertools.count(1))
+    return next(name for name in itertools.chain([hint], numbered) if name not in taken)
+
+
 @dataclass(frozen=True)
 class OnnxNode:
     """A node: inputs by name, an empty one where an optional input is missing.
 
-    It is of the standard domain, or `refused` says why it is not.
+    `op` of another domain than the standard one is `DOMAIN::OPERATOR`. `refused` says why the machine does
+    not execute the node.
     """
 
     name: str
@@ -23,7 +32,6 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
-    domain: str = ""
     refused: str = ""
 
     @property

@@ -33,14 +33,38 @@ def tensors(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         for attribute in node.attribute:
             yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from tensors(inner)
+        for inner in _graphs(node):
+            yield from tensors(inner)
+
+
+def _graphs(node: Any) -> Iterator[Any]:
+    """The graphs inside of a node."""
+    for attribute in node.attribute:
+        yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+
+
+def names(graph: Any) -> set[str]:
+    """The names of all tensors of a graph, and of those in graphs inside of it."""
+    found = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+    for node in graph.node:
+        found.update(node.input, node.output, *(names(inner) for inner in _graphs(node)))
+    return found
+
+
+def outer(graph: Any) -> set[str]:
+    """What a graph inside of a node reads of the graphs around it."""
+    own = {value.name for value in (*graph.input, *graph.initializer)}
+    own.update(name for node in graph.node for name in node.output)
+    read = {value.name for value in graph.output}
+    for node in graph.node:
+        read.update(node.input, *(outer(inner) for inner in _graphs(node)))
+    return read - own - {""}
 
 
 def in_order(proto: Any) -> Any:
     """The model with every node behind those that it reads, as quantisers do not always leave it."""
     nodes = list(proto.graph.node)
-    made = {name for node in nodes for name in node.output}
+    made = {name for node in nodes for name in node.output if name}
     needs = [_reads(node) & made for node in nodes]
     done: set[str] = set()
     found: list[int] = []
@@ -68,12 +92,7 @@ def in_order(proto: Any) -> Any:
 
 def _reads(node: Any) -> set[str]:
     """What a node reads, graphs inside of it too."""
-    found = set(node.input)
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            found.update(name for inner in graph.node for name in _reads(inner))
-            found.update(value.name for value in graph.output)
-    return found
+    return set(node.input).union(*(outer(graph) for graph in _graphs(node)))
 
 
 def array(tensor: Any, what: str) -> np.ndarray:
@@ -121,8 +140,8 @@ def typed(value: Any, place: str) -> Kind:
         raise InputError(f"{what}: unknown element type {tensor.elem_type}") from None
 
 
-def node_of_proto(proto: Any, number: int, place: str) -> tuple[str, OnnxNode]:
-    """The domain of a node, and the node; names that are missing are the number of the node."""
+def node_of_proto(proto: Any, number: int) -> tuple[str, OnnxNode]:
+    """The domain of a node, and the node without it; names that are missing are the number of the node."""
     from onnx import helper
 
     attributes = {}

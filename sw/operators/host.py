@@ -27,7 +27,8 @@ def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple
 
     That is the model's, or where the operator is younger the one that has it in its newest form.
     """
-    proto = node_of(node.op, present, len(node.outputs), node.domain, **node.attributes)
+    domain, _, op = node.op.rpartition("::")
+    proto = node_of(op, present, len(node.outputs), domain, **node.attributes)
     return proto, known_opset(node.op, importer.model.opset)
 
 
@@ -185,14 +186,15 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
     return found
 
 
-def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value]:
-    """A node executed by the host for a reason: one operator for each of its outputs."""
+def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value | None]:
+    """A node executed by the host for a reason: one operator for each of its outputs that has a name."""
     read = f"{node.place}, which is on the host, reads it as real numbers"
     operands = [hosted_value(importer, name, read) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)
-    found: list[Value] = []
+    found: list[Value | None] = []
     for index, (name, (shape, element)) in enumerate(zip(node.outputs, kinds, strict=True)):
         if not name:
+            found.append(None)
             continue
         output = importer.tensor(name, shape, element)
         importer.hosted[name] = host_operator(importer, node, operands, output, index, False, reason)
@@ -211,7 +213,7 @@ def _inferred(
             array = importer.array(view)
             dtype = np.dtype(importer.tensors[view.tensor].element)
             present[index] = (dtype, view.shape) if array is None else array
-    if node.domain:
+    if "::" in node.op:
         # Only onnxruntime knows operators of other domains; shapes do not depend on what elements are.
         arrays = {i: x if isinstance(x, np.ndarray) else np.zeros(x[1], x[0]) for i, x in present.items()}
         return [(array.shape, str(array.dtype)) for array in run(importer, node, arrays)]

@@ -32,14 +32,17 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def _resize(importer: Importer, node: OnnxNode) -> Value:
     """Nearest neighbours as onnxruntime finds them, in float32."""
     value = importer.value(node, 0)
-    mode = node.attributes.get("mode", "nearest")
-    sizes, scales = _sizes(importer, node, value.shape)
+    mode, old = node.attributes.get("mode", "nearest"), _old(importer, node)
+    sizes, scales = _sizes(importer, node, value.shape, old)
     check_size(node, sizes)
+    if sizes == list(value.shape):
+        # onnxruntime copies then, whatever the scales are.
+        return value
     if mode == "linear":
-        return _linear(importer, node, value, [s / n for s, n in zip(sizes, value.shape, strict=True)])
+        return _linear(importer, node, value, scales, _places(node, old))
     if mode != "nearest":
         raise node.error(f"mode must be nearest or linear, not {mode}; {_HOST}")
-    lines = [_pixels(node, *axis) for axis in zip(value.shape, sizes, scales, strict=True)]
+    lines = [_pixels(node, old, *axis) for axis in zip(value.shape, sizes, scales, strict=True)]
     try:
         return moved(importer, node, value, places_of(value)[np.ix_(*lines)])
     except InputError:
@@ -50,9 +53,20 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
         return value
 
 
-def _sizes(importer: Importer, node: OnnxNode, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
+def _old(importer: Importer, node: OnnxNode) -> bool:
+    """Whether it is of opset 10 or before, where scales come second and places have no attributes."""
+    return node.op == "Upsample" or importer.model.opset < 11
+
+
+def _places(node: OnnxNode, old: bool) -> str:
+    """What the place of a pixel of the result is among the others."""
+    return "asymmetric" if old else str(node.attributes.get("coordinate_transformation_mode", "half_pixel"))
+
+
+def _sizes(
+    importer: Importer, node: OnnxNode, shape: tuple[int, ...], old: bool
+) -> tuple[list[int], list[float]]:
     """Size of the result and scale along every axis."""
-    old = node.op == "Upsample" or (len(node.inputs) == 2 and importer.model.opset < 11)
     chosen = node.attributes.get("axes") or range(len(shape))
     axes = [node.axis(int(a), len(shape)) for a in chosen]
     factors = node.attributes.get("scales")
@@ -78,15 +92,12 @@ def _sizes(importer: Importer, node: OnnxNode, shape: tuple[int, ...]) -> tuple[
     return sizes, scales
 
 
-def _pixels(node: OnnxNode, before: int, after: int, factor: float) -> np.ndarray:
+def _pixels(node: OnnxNode, old: bool, before: int, after: int, factor: float) -> np.ndarray:
     """The pixel that each pixel of the result is."""
     if before == after and factor == 1:
         return np.arange(before)
     x, half, scale = np.arange(after, dtype=np.float32), np.float32(0.5), np.float32(factor)
-    plain = node.op == "Upsample" or "coordinate_transformation_mode" not in node.attributes
-    old = plain and len(node.inputs) < 3
-    mode = "asymmetric" if old else node.attributes.get("coordinate_transformation_mode", "half_pixel")
-    match mode:
+    match mode := _places(node, old):
         case "half_pixel":
             place = (x + half) / scale - half
         case "pytorch_half_pixel":
@@ -105,14 +116,14 @@ def _pixels(node: OnnxNode, before: int, after: int, factor: float) -> np.ndarra
     return np.asarray(np.clip(found, 0, before - 1).astype(np.int64))
 
 
-def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[float]) -> Value:
+def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[float], mode: str) -> Value:
     """Linear neighbours by whole factors: every pixel spreads, with whole weights, over those around it."""
     x = dequantised_operand(importer, node, value, "its input", uniform=True)
     if len(factors) not in (3, 4) or factors[:2] != [1, 1] or any(f != int(f) for f in factors):
         found = ", ".join(f"{f:g}" for f in factors)
         raise node.error(f"linear factors must be whole, and 1 for images and channels, not {found}; {_HOST}")
     strides = [int(f) for f in factors[2:]]
-    lines = [_spread(node, stride) for stride in strides]
+    lines = [_spread(node, mode, stride) for stride in strides]
     weights = functools.reduce(np.multiply.outer, [numerators for numerators, _, _ in lines])
     if weights.max() > np.iinfo(np.uint8).max:
         raise node.error(f"linear factors must be at most 8, not {max(strides)}; {_HOST}")
@@ -132,9 +143,8 @@ def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[floa
     return Dequantised(total, "int32", np.asarray(scale, np.float32), np.asarray(0), limit)
 
 
-def _spread(node: OnnxNode, factor: int) -> tuple[np.ndarray, int, int]:
+def _spread(node: OnnxNode, mode: str, factor: int) -> tuple[np.ndarray, int, int]:
     """Weights of a pixel as whole numbers, what divides them, and the place of the first result there."""
-    mode = node.attributes.get("coordinate_transformation_mode", "half_pixel")
     if factor == 1:
         return np.ones(1, np.int64), 1, 0
     if mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric"):

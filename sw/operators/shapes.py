@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from sw.frontend.importer import Importer
+from sw.frontend.lowering import Lowering
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import on_grid
 from sw.frontend.values import (
@@ -96,9 +97,8 @@ def joined(
         if not grid.uniform:
             raise grid.node.error(f"one scale and zero point are needed behind {node.place}")
         views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(values)]
-        low, high = LIMITS[grid.element]
-        number = np.clip(np.rint(fill / grid.scale.item()) + grid.zero.item(), low, high)
-        return assembled(importer, node, views, places, grid.element, name, int(number))
+        number = int(Lowering(importer, places.shape, grid).on_grid(np.asarray(fill)).item())
+        return assembled(importer, node, views, places, grid.element, name, number)
 
     name = node.outputs[0]
     if any(isinstance(value, Stored) for value in values):
@@ -111,7 +111,7 @@ def joined(
         first = uniform[0]
         low, high = LIMITS[first.element]
         number = fill / float(first.scale.item()) + int(first.zero.item())
-        if number == int(number) and low <= number <= high:
+        if number.is_integer() and low <= number <= high:
             grid = Quantisation(first.element, first.scale, first.zero, node)
             return dataclasses.replace(first, view=make(f"{name}.whole", grid))
     return Structured(node, places.shape, make)
@@ -233,7 +233,7 @@ def _fill_value(importer: Importer, node: OnnxNode) -> float:
     if isinstance(value, Dequantised):
         array = importer.array(value.view)
         if array is not None:
-            return float((array.item() - value.zero.item()) * value.scale.item())
+            return float(np.float32(array.item() - value.zero.item()) * np.float32(value.scale.item()))
     if not isinstance(value, Constant):
         raise node.error("the number to pad with must be a constant")
     return float(value.array.item())

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from sw.frontend.model import OnnxModel
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import OnnxNode, fresh
 from sw.operators.registry import rewrites
 
 #: An operator with patterns of its first inputs, or the name of whatever stands there.
@@ -125,9 +125,10 @@ class _Matcher:
 
     def normalisation(self, last: OnnxNode, op: str, names: Mapping[str, str]) -> OnnxNode:
         """The one node that a pattern is."""
-        one = f"{last.outputs[0]}.one"
         if "scale" not in names:
-            self.constants.setdefault(one, np.ones((), np.float32))
-        given = [names["x"], names.get("scale", one), *(names[name] for name in ("bias",) if name in names)]
+            one = fresh(f"{last.outputs[0]}.one", {*self.makers, *self.uses, *self.constants})
+            self.constants[one] = np.ones((), np.float32)
+            names = {**names, "scale": one}
+        given = [names["x"], names["scale"], *(names[name] for name in ("bias",) if name in names)]
         attributes = {"axis": -1, "epsilon": float(self.constants[names["epsilon"]].item())}
         return OnnxNode(last.name, op, tuple(given), last.outputs, attributes)

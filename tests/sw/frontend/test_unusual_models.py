@@ -1,0 +1,204 @@
+"""Models that are valid but unusual: as onnxruntime has them, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from heald.session import compile
+from heald.testing.models import Builder
+from hw.errors import InputError
+from sw.frontend.network import import_model
+from sw.graph.host import HostOperator
+from sw.graph.reference import random_inputs, run
+from tests.machines import TEST
+from tests.sw.quantised_models import runtime
+
+Node = helper.make_node
+
+
+def same(model: onnx.ModelProto, seed: int = 0) -> list[str]:
+    """Runs a model, which must give what onnxruntime does; gives the operators of the host but edges."""
+    network = import_model(model, allow_host=True)
+    inputs = random_inputs(network, np.random.default_rng(seed))
+    found = run(network, inputs)
+    for name, wanted in runtime(model, inputs).items():
+        assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_array_equal(found[name], wanted, name)
+    return [o.op for o in network.operators if isinstance(o, HostOperator) and not o.edge]
+
+
+def model_of(
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[str, tuple[int, ...]]],
+    output: tuple[str, str, tuple[int, ...] | None],
+    opset: int = 17,
+    **constants: Any,
+) -> onnx.ModelProto:
+    """A model of nodes with names of their own; types and shapes are given."""
+
+    def info(name: str, element: str, shape: Sequence[int] | None) -> Any:
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    given = [info(name, *kind) for name, kind in inputs.items()]
+    graph = helper.make_graph(list(nodes), "unusual", given, [info(*output)], held)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    made.ir_version = 8
+    return made
+
+
+def resized(opset: int, factors: Sequence[float], **how: Any) -> onnx.ModelProto:
+    """Linear neighbours with scales that are powers of two: float32 has all results exactly."""
+    b = Builder(1)
+    x = b.real(b.input((1, 2, 5, 4), "uint8"), "uint8", 0.25)
+    absent = [""] if opset > 10 else []
+    y = b.op("Resize", x, *absent, b.constant(factors, np.float32), mode="linear", **how)
+    return b.model(b.quantised(y, "uint8", 0.5), opset=opset)
+
+
+def test_linear_neighbours_of_old_opsets_are_asymmetric() -> None:
+    assert same(resized(10, [1, 1, 2, 2])) == []
+
+
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric"])
+def test_scales_that_were_rounded_to_whole_sizes_are_no_whole_factors(place: str) -> None:
+    # 4 pixels become 8, by 2.2.
+    how = {"coordinate_transformation_mode": place}
+    assert same(resized(17, [1, 1, 2, 2.2], **how)) == ["DequantizeLinear", "Resize", "QuantizeLinear"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_resize_to_the_same_size_is_a_copy(mode: str) -> None:
+    b = Builder(1)
+    x = b.input((1, 1, 5, 4), "uint8")
+    y = b.op("Resize", x, "", b.constant([1, 1, 1.19, 1.2], np.float32), mode=mode)
+    assert same(b.model(y)) == []
+
+
+GRID = {"s": np.float32(0.25), "z": np.uint8(3)}
+
+
+def real(name: str, result: str) -> Any:
+    return Node("DequantizeLinear", [name, "s", "z"], [result])
+
+
+def test_names_that_are_made_up_are_those_of_no_tensor() -> None:
+    given = {"p": ("uint8", (2, 3)), "q": ("uint8", (2, 3))}
+    nodes = [
+        *(real("p", "a"), real("q", "sum.1")),
+        Node("Sum", ["a", "a", "a"], ["sum"]),
+        Node("Add", ["sum", "sum.1"], ["total"]),
+        Node("QuantizeLinear", ["total", "wide", "z"], ["y"]),
+    ]
+    same(model_of(nodes, given, ("y", "uint8", (2, 3)), wide=np.float32(2), **GRID))
+
+
+def test_a_branch_has_names_of_its_own() -> None:
+    given = {"p": ("uint8", (2, 3)), "q": ("uint8", (2, 3))}
+    twice = helper.make_graph(
+        [Node("Mul", ["a", "two"], ["inner"])],
+        "twice",
+        [],
+        [helper.make_tensor_value_info("inner", 1, [2, 3])],
+        [numpy_helper.from_array(np.float32(2), "two")],
+    )
+    nodes = [
+        *(real("p", "a"), real("q", "chosen/inner"), real("q", "chosen/two")),
+        Node("If", ["yes"], ["chosen"], then_branch=twice, else_branch=twice),
+        Node("Max", ["chosen/inner", "chosen/two", "chosen"], ["total"]),
+        Node("QuantizeLinear", ["total", "s", "z"], ["y"]),
+    ]
+    same(model_of(nodes, given, ("y", "uint8", (2, 3)), yes=np.array(True), **GRID))
+
+
+def test_parts_of_an_operator_have_names_of_no_tensor() -> None:
+    b = Builder(2)
+    x, y = (b.input((2, 3), "uint8") for _ in range(2))
+    scale, zero = b.constant(0.25, np.float32), b.constant(3, np.uint8)
+    b.nodes.append(Node("DequantizeLinear", [y, scale, zero], ["t1_0.0.DequantizeLinear"]))
+    b.nodes.append(Node("Identity", [x], ["t0_0"]))
+    b.nodes.append(Node("Identity", ["t0_0"], ["unread"]))
+    given = ("t0_0", scale, zero)
+    total = b.op("QLinearAdd", *given, *given, scale, zero, domain="com.microsoft")
+    assert total == "t3_0"
+    b.nodes[0].output[0] = f"{total}.0.DequantizeLinear"
+    b.nodes.append(Node("QuantizeLinear", [f"{total}.0.DequantizeLinear", scale, zero], ["second"]))
+    assert same(b.model(total, "second")) == []
+
+
+def test_a_normalisation_without_a_scale_has_one_of_no_name() -> None:
+    b = Builder(4)
+    x = b.real(b.input((4, 8), "int8"), "int8", 0.05)
+    less = b.op("Sub", x, b.op("ReduceMean", x, axes=[-1]))
+    square = b.op("ReduceMean", b.op("Mul", less, less), axes=[-1])
+    deviation = b.op("Sqrt", b.op("Add", square, b.constant(1e-5, np.float32)))
+    b.nodes.append(Node("Div", [less, deviation], ["norm"]))
+    b.constants.append(numpy_helper.from_array(np.float32(3), "norm.one"))
+    model = b.model(
+        b.quantised("norm", "int8", 0.05), b.quantised(b.op("Mul", x, "norm.one"), "int8", 0.3), opset=17
+    )
+    network = import_model(model)
+    inputs = random_inputs(network, np.random.default_rng(0))
+    found = run(network, inputs)
+    for name, wanted in runtime(model, inputs).items():
+        assert np.abs(found[name].astype(int) - wanted).max() <= 1
+
+
+def elsewhere(b: Builder, op: str, *inputs: str) -> str:
+    """A node of another domain whose operator has the name of a standard one."""
+    return b.op(op, *inputs, domain="elsewhere")
+
+
+def shape_of(b: Builder) -> str:
+    other = elsewhere(b, "Transpose", b.constant(np.zeros((2, 6)), np.float32))
+    return b.op("Reshape", b.input((3, 4), "int8"), b.op("Shape", other))
+
+
+def normalisation(b: Builder) -> str:
+    x = b.real(b.input((4, 8), "int8"), "int8", 0.05)
+    square = b.op("ReduceMean", b.op("Mul", x, x), axes=[-1])
+    root = elsewhere(b, "Sqrt", b.op("Add", square, b.constant(1e-5, np.float32)))
+    return b.quantised(b.op("Div", x, root), "int8", 0.05)
+
+
+@pytest.mark.parametrize("make", [shape_of, normalisation])
+def test_an_operator_of_another_domain_is_not_the_standard_one(make: Callable[[Builder], str]) -> None:
+    b = Builder()
+    info = helper.make_tensor_value_info(make(b), 3, ["rows", "columns"])
+    graph = helper.make_graph(b.nodes, "test", b.inputs, [info], b.constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("elsewhere", 1)]
+    with pytest.raises(InputError, match=r"^node n\d \(elsewhere::\w+\): operators of domain 'elsewhere'"):
+        import_model(helper.make_model(graph, opset_imports=opsets), allow_host=True)
+
+
+def test_values_that_a_constant_does_not_take_are_refused() -> None:
+    given = {"x": ("float32", (3,)), "scale": ("float32", ()), "zero": ("uint8", ())}
+    nodes = [Node("QuantizeLinear", ["x", "scale", "zero"], ["y"])]
+    model = model_of(nodes, given, ("y", "uint8", (3,)))
+    made = compile(model, TEST, inputs={"scale": 0.5, "zero": 200})
+    assert {name: (a.dtype, a.item()) for name, a in made.bound.items()} == {
+        "scale": (np.float32, 0.5),
+        "zero": (np.uint8, 200),
+    }
+    for values, text in (
+        ({"scale": 0.5, "zero": 300}, r"^input 'zero' must be uint8; its values do not fit$"),
+        ({"scale": [0.5, 1], "zero": 3}, r"^input 'scale' must be of shape \[\], not \[2\]$"),
+    ):
+        with pytest.raises(InputError, match=text):
+            compile(model, TEST, inputs=values)
+
+
+# The quotients of the first two are next to a tie, which float32 does not tell from one.
+@pytest.mark.parametrize(("fill", "scale"), [(1.325, 0.05), (0.525, 0.03), (1e30, 0.3), (-np.inf, 0.3)])
+def test_what_a_pad_fills_with_is_rounded_as_float32(fill: float, scale: float) -> None:
+    b = Builder(1)
+    x = b.real(b.input((2, 3), "uint8"), "uint8", 0.1)
+    y = b.op("Pad", x, b.constant([0, 1, 1, 0], np.int64), b.constant(fill, np.float32))
+    assert same(b.model(b.quantised(y, "int8", scale))) == []
