@@ -46,7 +46,7 @@ def apply_function(op: str, operands: Sequence[np.ndarray], attributes: Mapping[
     with np.errstate(all="ignore"):
         if op == "Gelu":
             return _gelu(given[0], **attributes).astype(np.float32)
-        node = node_of(op, [True] * len(given), **attributes)
+        node = node_of(op, [True] * len(given), attributes)
         arrays = {f"i{i}": x for i, x in enumerate(given)}
         return evaluated(node, int(defs.onnx_opset_version()), arrays, op)[0].astype(np.float32)
 

@@ -197,12 +197,19 @@ def computed(
         if sum(math.prod(kind[1]) for kind in kinds if kind is not None) > MOST_FOLDED:
             return None
         present = [bool(name) for name in node.inputs]
-        proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+        proto = node_of(node.op, present, node.attributes, len(node.outputs))
         arrays = {f"i{i}": held[name] for i, name in enumerate(given)}
         return run_node(proto, known_opset(node.op, opset), arrays, node.place)
     except InputError:
         # Who reads the node says what is wrong.
         return None
+
+
+def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> np.ndarray:
+    """The result of Shape or Size for a tensor of that shape."""
+    if node.op == "Size":
+        return np.asarray(math.prod(shape), np.int64)
+    return np.asarray(shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
 
 
 #: What a node is instead: another name of its input, a constant, another node; None where it is itself.
@@ -251,12 +258,7 @@ def _dropout(folding: Folding, node: OnnxNode) -> OnnxNode | None:
 
 def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:
     kind = folding.kind(node.inputs[0])
-    if kind is None:
-        return None
-    shape = kind[1]
-    if node.op == "Size":
-        return np.asarray(math.prod(shape), np.int64)
-    return np.asarray(shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
+    return None if kind is None else shape_of(node, kind[1])
 
 
 def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:

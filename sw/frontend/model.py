@@ -91,8 +91,11 @@ def _model(proto: Any, place: str) -> OnnxModel:
     return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes)
 
 
-def _checked(proto: Any, place: str) -> Any:
-    """A valid model with fixed sizes, functions of its own put where they are called."""
+def valid(proto: Any, place: str) -> Any:
+    """A model that ONNX's checker takes, nodes in order, functions of its own put where they are called.
+
+    Raises `InputError` for one that it does not take.
+    """
     import onnx
 
     for tensor in tensors(proto.graph):
@@ -110,6 +113,14 @@ def _checked(proto: Any, place: str) -> Any:
             proto = inliner.inline_local_functions(proto)
     except Exception as error:
         raise InputError(f"{place}: not a valid ONNX model: {first_line(error)}") from None
+    return proto
+
+
+def _checked(proto: Any, place: str) -> Any:
+    """A valid model with fixed sizes."""
+    import onnx
+
+    proto = valid(proto, place)
     check_sizes(proto, place)
     try:
         # Finds operands that do not match; operators of other domains are not looked into.

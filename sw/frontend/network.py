@@ -13,6 +13,7 @@ from sw.frontend.fold import computed
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
+from sw.frontend.protos import outer_names
 from sw.frontend.refusal import RefusedError
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
@@ -96,9 +97,10 @@ def _import(importer: Importer, node: OnnxNode) -> None:
 
 def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[Value | None]:
     """What the host makes of a node that is refused; nothing where it cannot execute it."""
-    if node.op == "If":
-        # What its branches read of the graph around it is no input.
-        importer.refuse(node, reason, lost=True)
+    if around := outer_names(node):
+        # These are no inputs of the node.
+        read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the one around it"
+        importer.refuse(node, f"{reason}{read}", lost=True)
         importer.lost.update(node.outputs)
         return []
     importer.refuse(node, reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,19 @@ def names(graph: Any) -> set[str]:
     return found
 
 
-def outer(graph: Any) -> set[str]:
-    """What a graph inside of a node reads of the graphs around it."""
+def outer_names(node: OnnxNode) -> set[str]:
+    """What graphs inside of a node read of the graphs around it."""
+    values = node.attributes.values()
+    graphs = [g for v in values for g in (v if isinstance(v, Sequence) else [v]) if hasattr(g, "node")]
+    return set[str]().union(*map(_outer, graphs))
+
+
+def _outer(graph: Any) -> set[str]:
     own = {value.name for value in (*graph.input, *graph.initializer)}
     own.update(name for node in graph.node for name in node.output)
     read = {value.name for value in graph.output}
     for node in graph.node:
-        read.update(node.input, *(outer(inner) for inner in _graphs(node)))
+        read |= _reads(node)
     return read - own - {""}
 
 
@@ -92,7 +98,7 @@ def in_order(proto: Any) -> Any:
 
 def _reads(node: Any) -> set[str]:
     """What a node reads, graphs inside of it too."""
-    return set(node.input).union(*(outer(graph) for graph in _graphs(node)))
+    return set(node.input).union(*map(_outer, _graphs(node)))
 
 
 def array(tensor: Any, what: str) -> np.ndarray:

@@ -86,4 +86,5 @@ def summary(refusals: Sequence[Refusal]) -> str:
     kinds = [f"{count} {op}" for op, count in others.most_common(3)]
     count = f"{others.total()} more are" if others.total() > 1 else "1 more is"
     more = f"{count} refused: {', '.join(kinds)}{', ...' * (len(others) > 3)}"
-    return f"{text}; {more} (heald explain lists all); {first.remedy.replace('leaves it', 'leaves them')}"
+    remedy = f"; {first.remedy.replace('leaves it', 'leaves them')}" if first.remedy else ""
+    return f"{text}; {more} (heald explain lists all){remedy}"

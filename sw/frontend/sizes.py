@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hw.errors import InputError, whole_number
-from sw.frontend.node import OnnxNode
+from sw.frontend.node import OnnxNode, fresh
+from sw.graph.host import named_node
 
 #: Type and shape of a tensor.
 Kind = tuple[np.dtype, tuple[int, ...]]
@@ -77,14 +79,9 @@ def check_sizes(proto: Any, place: str) -> None:
     for _, names in _open_axes(proto):
         found.setdefault(names[-1], "1" if names[0].endswith(".0") else "SIZE")
     if found:
-        options = " ".join(f"--dim {_quoted(name)}={size}" for name, size in found.items())
+        options = " ".join(f"--dim {shlex.quote(name)}={size}" for name, size in found.items())
         text = f"{place}: inputs must have fixed sizes of at least 1; give those that are open: {options}"
         raise InputError(text if len(text) <= 300 else f"{text[:297]}...")
-
-
-def _quoted(name: str) -> str:
-    """A name as a shell takes it."""
-    return name if re.fullmatch(r"[\w.:/-]+", name) else f"'{name}'"
 
 
 def known_opset(op: str, opset: int) -> int:
@@ -111,8 +108,8 @@ def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarra
         dtype, shape = (operand.dtype, operand.shape) if isinstance(operand, np.ndarray) else operand
         kind = helper.np_dtype_to_tensor_dtype(dtype)
         given.append(helper.make_tensor_value_info(name, kind, list(shape)))
-    outputs = [name or f"unread.{i}" for i, name in enumerate(node.outputs)]
-    proto = helper.make_node(node.op, node.inputs, outputs, **node.attributes)
+    outputs = [name or fresh(f"unread.{i}", node.inputs) for i, name in enumerate(node.outputs)]
+    proto = named_node(node.op, node.inputs, outputs, node.attributes)
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     graph = helper.make_graph([proto], "node", given, results, held)
     version = helper.make_opsetid("", known_opset(node.op, opset))

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
-from sw.frontend.protos import DEFAULT_DOMAINS, array
+from sw.frontend.model import valid
+from sw.frontend.node import fresh
+from sw.frontend.protos import DEFAULT_DOMAINS, array, names
 
 _BYTES = ("int8", "uint8")
 #: The opset that has all operators that are written.
@@ -23,7 +25,7 @@ _OPSET = 11
 
 @dataclass(frozen=True)
 class _Weights:
-    """Whole numbers, scales and zero points along `axis`, of one element each where they are equal."""
+    """Whole numbers, scales and zero points: one of each, or as many as there are along `axis`."""
 
     numbers: np.ndarray
     scale: np.ndarray
@@ -31,8 +33,10 @@ class _Weights:
     axis: int
 
     def along(self, axis: int) -> bool:
-        """Whether scales and zero points do not differ, or along that axis."""
-        return self.scale.size == self.zero.size == 1 or self.axis % self.numbers.ndim == axis
+        """Whether scales and zero points do not differ, or along that axis of a matrix or of images."""
+        if self.scale.size == self.zero.size == 1:
+            return True
+        return self.numbers.ndim > 1 and self.axis == axis % self.numbers.ndim
 
 
 @dataclass
@@ -40,49 +44,67 @@ class _Graph:
     """A graph with nodes and constants that are added."""
 
     graph: Any
+    taken: set[str] = field(init=False)
     constants: dict[str, Any] = field(init=False)
     producers: dict[str, Any] = field(init=False)
     nodes: list[Any] = field(default_factory=list)
     quantised: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.taken = names(self.graph)
         self.constants = {t.name: t for t in self.graph.initializer}
         self.producers = {name: node for node in self.graph.node for name in node.output}
 
+    def fresh(self, hint: str) -> str:
+        """A name that no tensor has, which is taken then."""
+        name = fresh(hint, self.taken)
+        self.taken.add(name)
+        return name
+
+    def maker(self, name: str, op: str) -> Any:
+        """The node of that operator that makes a tensor; None for another one."""
+        node = self.producers.get(name)
+        return node if node is not None and _is(node, op) else None
+
     def held(self, name: str) -> np.ndarray | None:
         """The elements of a constant."""
-        found = self.constants.get(name)
-        node = self.producers.get(name)
-        if found is None and node is not None and node.op_type == "Constant":
+        found, node = self.constants.get(name), self.maker(name, "Constant")
+        if found is None and node is not None:
             found = next((a.t for a in node.attribute if a.name == "value"), None)
         return None if found is None else array(found, f"constant {name!r}")
 
     def weights(self, name: str) -> _Weights | None:
         """What weights are made of; None where they are something else."""
-        node = self.producers.get(name)
-        if node is None or node.domain not in DEFAULT_DOMAINS:
-            return None
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-        if node.op_type == "DequantizeLinear":
-            numbers, scale = (self.held(n) for n in node.input[:2])
-            zero = self.held(node.input[2]) if len(node.input) > 2 else np.zeros((), np.int8)
-        elif node.op_type == "Mul":
-            numbers = scale = None
-            for one, other in (node.input, node.input[::-1]):
-                cast = self.producers.get(one)
-                if cast is not None and cast.op_type == "Cast":
-                    numbers, scale = self.held(cast.input[0]), self.held(other)
-                    break
-            zero = None if numbers is None else np.zeros((), numbers.dtype)
-            if numbers is not None and scale is not None and scale.size > 1:
-                wide = scale.reshape((1,) * (numbers.ndim - scale.ndim) + scale.shape)
-                axis = int(np.argmax(wide.shape))
-                scale = scale.reshape(-1) if wide.size == wide.shape[axis] else None
+        axis, zeros = 1, []
+        if (node := self.maker(name, "DequantizeLinear")) is not None:
+            numbers, scale, *zeros = (self.held(n) for n in node.input if n)
+            axis = next((a.i for a in node.attribute if a.name == "axis"), axis)
+        elif (node := self.maker(name, "Mul")) is not None:
+            numbers, scale, axis = self._scaled(*node.input)
         else:
             return None
-        if numbers is None or scale is None or zero is None or str(numbers.dtype) not in _BYTES:
+        zero = zeros[0] if zeros else np.zeros((), np.int8)
+        if numbers is None or scale is None or zero is None or scale.dtype != np.float32:
             return None
-        return _Weights(numbers, scale, zero, int(axis))
+        if str(numbers.dtype) not in _BYTES or not numbers.ndim:
+            return None
+        # Other shapes are those of blocks.
+        length = numbers.shape[axis] if -numbers.ndim <= axis < numbers.ndim else -1
+        if any(x.size != 1 and x.shape != (length,) for x in (scale, zero)):
+            return None
+        return _Weights(numbers, scale, zero, axis % numbers.ndim)
+
+    def _scaled(self, *factors: str) -> tuple[np.ndarray | None, np.ndarray | None, int]:
+        """Whole numbers times a scale: both, the scale as a vector, and its axis; None for others."""
+        for one, other in (factors, factors[::-1]):
+            cast, scale = self.maker(one, "Cast"), self.held(other)
+            numbers = None if cast is None else self.held(cast.input[0])
+            if numbers is None or scale is None or scale.ndim > numbers.ndim:
+                continue
+            shape = (1,) * (numbers.ndim - scale.ndim) + scale.shape
+            axis = int(np.argmax(shape)) if shape else 0
+            return numbers, scale.reshape(-1) if scale.size == max(shape, default=1) else None, axis
+        return None, None, 0
 
     def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         """Append a node."""
@@ -91,26 +113,35 @@ class _Graph:
         made = helper.make_node(op, inputs, outputs, f"{outputs[0]}.{op}", **attributes)
         self.nodes.append(made)
 
-    def constant(self, values: np.ndarray, name: str) -> str:
+    def part(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
+        """Append a node; gives the name of its result."""
+        self.add(op, inputs, [self.fresh(hint)], **attributes)
+        return str(self.nodes[-1].output[0])
+
+    def constant(self, values: np.ndarray, hint: str) -> str:
         """Add a constant; gives its name."""
         from onnx import numpy_helper
 
+        name = self.fresh(hint)
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
     def quantise(self, name: str) -> tuple[str, str, str]:
         """A tensor quantised at run time: elements, scale, zero point."""
         if name not in self.quantised:
-            self.quantised[name] = (f"{name}.dynamic", f"{name}.dynamic_scale", f"{name}.dynamic_zero")
-            self.add("DynamicQuantizeLinear", [name], self.quantised[name])
+            made = [self.fresh(f"{name}.dynamic{what}") for what in ("", "_scale", "_zero")]
+            self.quantised[name] = (made[0], made[1], made[2])
+            self.add("DynamicQuantizeLinear", [name], made)
         return self.quantised[name]
 
 
 def with_dynamic(proto: Any, place: str) -> Any:
     """A copy of a model whose products with quantised weights quantise their other side at run time.
 
-    Raises `InputError` where there is no such product, and for an opset that is too old.
+    Raises `InputError` where there is no such product, for an opset that is too old and for a model that is
+    not valid.
     """
+    proto = valid(proto, place)
     opset = next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0)
     if opset < _OPSET:
         raise InputError(f"{place}: opset must be {_OPSET} or newer for dynamic quantisation, not {opset}")
@@ -128,22 +159,28 @@ def with_dynamic(proto: Any, place: str) -> Any:
     return made
 
 
+def _is(node: Any, op: str) -> bool:
+    return node.op_type == op and node.domain in DEFAULT_DOMAINS
+
+
 def _replaced(graph: _Graph, node: Any) -> bool:
     """Append a node, or what a product becomes; whether it was one."""
     attributes = {a.name: a for a in node.attribute}
-    weights = graph.weights(node.input[1]) if node.op_type in ("MatMul", "Gemm", "Conv") else None
-    before = graph.producers.get(node.input[0]) if node.input else None
-    static = before is not None and before.op_type == "DequantizeLinear"
+    product = any(_is(node, op) for op in ("MatMul", "Gemm", "Conv"))
+    weights = graph.weights(node.input[1]) if product else None
+    static = product and graph.maker(node.input[0], "DequantizeLinear") is not None
     plain = all(attributes[n].f == 1 for n in ("alpha", "beta") if n in attributes)
     plain = plain and not ("transA" in attributes and attributes["transA"].i)
+    if node.op_type == "Gemm" and weights is not None and weights.numbers.ndim != 2:
+        weights = None
     if weights is not None and node.op_type == "Gemm" and "transB" in attributes and attributes["transB"].i:
         weights = _Weights(weights.numbers.T, weights.scale, weights.zero, 1 - weights.axis)
     channels = 0 if node.op_type == "Conv" else -1
-    if weights is None or static or not plain or not weights.along(channels % weights.numbers.ndim):
+    if weights is None or static or not plain or not weights.along(channels):
         graph.nodes.append(node)
         return False
     zero = weights.zero if weights.zero.size > 1 and np.ptp(weights.zero) else weights.zero.reshape(-1)[:1]
-    if node.op_type == "Conv" and zero.size > 1:
+    if zero.size > 1 and (node.op_type == "Conv" or weights.numbers.ndim != 2):
         graph.nodes.append(node)
         return False
     _product(graph, node, weights, zero if zero.size > 1 else zero.reshape(()))
@@ -162,14 +199,18 @@ def _product(graph: _Graph, node: Any, weights: _Weights, zero: np.ndarray) -> N
     steps = graph.constant(step.reshape(form) if step.size > 1 else step.reshape(()), f"{name}.scale")
     attributes = {a.name: a for a in node.attribute} if image else {}
     op = "ConvInteger" if image else "MatMulInteger"
-    graph.add(op, [x, w, zero_x, zeros], [f"{name}.sum"])
+    total = graph.part(op, [x, w, zero_x, zeros], f"{name}.sum")
     graph.nodes[-1].attribute.extend(attributes.values())
-    graph.add("Cast", [f"{name}.sum"], [f"{name}.real"], to=1)
-    graph.add("Mul", [scale, steps], [f"{name}.step"])
+    factors = (
+        graph.part("Cast", [total], f"{name}.real", to=1),
+        graph.part("Mul", [scale, steps], f"{name}.step"),
+    )
     bias = node.input[2] if len(node.input) > 2 else ""
-    graph.add("Mul", [f"{name}.real", f"{name}.step"], [f"{name}.scaled" if bias else name])
-    if bias and image:
+    if not bias:
+        graph.add("Mul", factors, [name])
+        return
+    scaled = graph.part("Mul", factors, f"{name}.scaled")
+    if image:
         shape = graph.constant(np.array(form, np.int64), f"{name}.form")
-        graph.add("Reshape", [bias, shape], [f"{name}.bias"])
-    if bias:
-        graph.add("Add", [f"{name}.scaled", f"{name}.bias" if image else bias], [name])
+        bias = graph.part("Reshape", [bias, shape], f"{name}.bias")
+    graph.add("Add", [scaled, bias], [name])

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,15 +76,33 @@ class HostOperator(Operator):
 
 
 def node_of(
-    op: str, present: Sequence[bool], results: int = 1, domain: str = "", **attributes: Any
+    op: str,
+    present: Sequence[bool],
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+    results: int = 1,
+    domain: str = "",
 ) -> NodeProto:
     """The `NodeProto` of an operator; `present` says which inputs it has."""
-    from onnx import helper
-
     numbers = itertools.count()
     names = [f"i{next(numbers)}" if here else "" for here in present]
-    kept = {name: value for name, value in attributes.items() if name not in _OURS}
-    made: NodeProto = helper.make_node(op, names, [f"o{i}" for i in range(results)], domain=domain, **kept)
+    return named_node(op, names, [f"o{i}" for i in range(results)], attributes, domain)
+
+
+def named_node(
+    op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], domain: str = ""
+) -> NodeProto:
+    """The `NodeProto` of an operator with names for what it reads and makes."""
+    from onnx import AttributeProto, defs, helper
+
+    made: NodeProto = helper.make_node(op, inputs, outputs, domain=domain)
+    known = defs.get_schema(op).attributes if not domain and defs.has(op) else {}
+    for name, value in attributes.items():
+        if name in _OURS:
+            continue
+        # Lists without elements do not say what they are of.
+        empty = isinstance(value, Sequence) and not len(value) and not isinstance(value, str)
+        kind = int(known[name].type.value) if name in known else AttributeProto.INTS
+        made.attribute.append(helper.make_attribute(name, value, attr_type=kind if empty else None))
     return made
 
 
@@ -97,6 +116,9 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
         found = made.run(None, {n: np.asarray(a, order="C") for n, a in arrays.items()})
     except Exception as error:  # the library raises errors of any type
         raise InputError(f"{name}: onnxruntime cannot compute it: {_reason(error)}") from None
+    for x in found:
+        if not isinstance(x, np.ndarray | np.generic):
+            raise InputError(f"{name}: its results must be tensors, not sequences or nothing")
     return [np.asarray(x) for x in found]
 
 

@@ -28,7 +28,7 @@ def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple
     That is the model's, or where the operator is younger the one that has it in its newest form.
     """
     domain, _, op = node.op.rpartition("::")
-    proto = node_of(op, present, len(node.outputs), domain, **node.attributes)
+    proto = node_of(op, present, node.attributes, len(node.outputs), domain)
     return proto, known_opset(node.op, importer.model.opset)
 
 

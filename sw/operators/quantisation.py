@@ -103,6 +103,7 @@ def _cast(importer: Importer, node: OnnxNode) -> Value:
     if to == found:
         return value
     if found == "bool" and to == "float32":
+        importer.check_movable(node, value.view)
         value = importer.elementwise(
             node, Argument(0), [value.view], value.shape, "uint8", f"{node.outputs[0]}.whole"
         )

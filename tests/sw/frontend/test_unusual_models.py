@@ -202,3 +202,32 @@ def test_what_a_pad_fills_with_is_rounded_as_float32(fill: float, scale: float) 
     x = b.real(b.input((2, 3), "uint8"), "uint8", 0.1)
     y = b.op("Pad", x, b.constant([0, 1, 1, 0], np.int64), b.constant(fill, np.float32))
     assert same(b.model(b.quantised(y, "int8", scale))) == []
+
+
+def test_a_graph_that_reads_the_one_around_it_is_refused() -> None:
+    """What it reads has the name that operands of the host get."""
+    b = Builder()
+    b.inputs.append(helper.make_tensor_value_info("i0", 1, [2]))
+    x = b.input((2,), "float32")
+    kinds = [("turn", 7, []), ("more", 9, []), ("last", 1, [2]), ("next", 1, [2])]
+    turn, more, last, following = (helper.make_tensor_value_info(*kind) for kind in kinds)
+    nodes = [Node("Add", ["last", "i0"], ["next"]), Node("Identity", ["more"], ["on"])]
+    on = helper.make_tensor_value_info("on", 9, [])
+    body = helper.make_graph(nodes, "body", [turn, more, last], [on, following])
+    y = b.op("Loop", b.constant(2, np.int64), "", x, body=body)
+    with pytest.raises(InputError, match=r"n0 \(Loop\): .*; its graph reads 'i0' of the one around it$"):
+        import_model(b.model(y), allow_host=True)
+
+
+def test_outputs_without_a_name_are_no_inputs() -> None:
+    """Nodes that are not in order, of which one has an optional output without a name."""
+    b = Builder(1)
+    x = b.real(b.input((2, 3), "uint8"), "uint8", 0.25)
+    kept = b.op("Clip", x, "", b.constant(9, np.float32))
+    b.nodes.append(Node("Dropout", [kept], ["kept", ""], name="dropped"))
+    y = b.quantised("kept", "uint8", 0.5)
+    model = b.model(y, opset=13)
+    nodes = list(model.graph.node)[::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    import_model(model)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from heald.cli import call
 from heald.testing.models import Builder
@@ -70,4 +71,43 @@ def test_what_has_no_such_product_is_refused() -> None:
         with_dynamic(model, "model")
     model.opset_import[0].version = 10
     with pytest.raises(InputError, match="opset must be 11 or newer"):
+        with_dynamic(model, "model")
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales", "how"),
+    [((9,), (9,), {"axis": 0}), ((8, 6), (8, 2), {"axis": 1, "block_size": 3}), ((8, 6), (8,), {"axis": 0})],
+    ids=["vector", "blocks", "depth"],
+)
+def test_scales_along_the_depth_stay(
+    shape: tuple[int, ...], scales: tuple[int, ...], how: dict[str, int]
+) -> None:
+    b = Builder(3)
+    held = b.constant(b.rng.integers(-127, 127, shape, dtype=np.int8))
+    given = b.op("DequantizeLinear", held, b.constant(b.rng.uniform(0.01, 1, scales), np.float32), **how)
+    model = b.model(b.op("MatMul", b.input((3, shape[0]), "float32"), given))
+    with pytest.raises(InputError, match="no product has int8 or uint8 weights"):
+        with_dynamic(model, "model")
+
+
+def test_names_that_it_makes_up_are_those_of_no_tensor() -> None:
+    b = Builder(3)
+    x = b.input((5, 9), "float32")
+    product = b.op("MatMul", x, weights(b, 9, 6))
+    for name in (f"{product}.sum", f"{product}.scale", f"{x}.dynamic"):
+        b.constants.append(numpy_helper.from_array(np.float32(2), name))
+        product = b.op("Mul", product, name)
+    model = b.model(product)
+    inputs = {x: b.rng.normal(size=(5, 9)).astype(np.float32)}
+    (near,) = runtime(model, inputs).values()
+    (found,) = runtime(with_dynamic(model, "model"), inputs).values()
+    assert np.abs(found - near).max() < 0.02 * np.abs(near).max()
+
+
+def test_a_model_that_is_not_valid_is_refused() -> None:
+    b = Builder(3)
+    product = b.op("MatMul", b.input((5, 9), "float32"), weights(b, 9, 6))
+    model = b.model(product)
+    del model.graph.node[-1].input[1]
+    with pytest.raises(InputError, match="model: not a valid ONNX model"):
         with_dynamic(model, "model")

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import AttributeProto, TensorProto, helper
 
 from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.network import import_model
-from sw.graph.host import HostOperator, check_node, run_node
+from sw.graph.host import HostOperator, check_node, named_node, node_of, run_node
 from sw.graph.network import Network, Tensor, whole
 from sw.graph.reference import run
 from tests.sw.quantised_models import runtime
@@ -87,4 +87,22 @@ def test_types_that_numpy_does_not_have_are_refused_at_import(kind: int) -> None
     b = Builder()
     model = b.model(b.op("Cast", b.op("Cast", b.input((4,), "float32"), to=kind), to=TensorProto.FLOAT))
     with pytest.raises(InputError, match=r"n0 \(Cast\): .*tensors of \w+ cannot be handed to onnxruntime"):
+        import_model(model, allow_host=True)
+
+
+def test_attributes_may_have_any_name_and_no_elements() -> None:
+    given = {"op": 1, "name": 2.5, "inputs": [1], "domain": "d"}
+    node = node_of("Own", [True], given, 1, "elsewhere")
+    assert {a.name: helper.get_attribute_value(a) for a in node.attribute} == {**given, "domain": b"d"}
+    empty = named_node("ReduceSum", ["x"], ["y"], {"axes": []})
+    assert [(a.name, a.type) for a in empty.attribute] == [("axes", AttributeProto.INTS)]
+
+
+def test_results_that_are_no_tensors_are_refused() -> None:
+    b = Builder()
+    parts = b.op("SplitToSequence", b.constant([1, 2, 3], np.float32), b.constant([1, 2], np.int64))
+    last = b.op("SequenceAt", parts, b.constant(1, np.int64))
+    model = b.model(b.op("Add", b.input((2,), "float32"), last))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info(model.graph.output[0].name, 1, [2]))
+    with pytest.raises(InputError, match=r"n0 \(SplitToSequence\): .* shape of its result must be known"):
         import_model(model, allow_host=True)
