@@ -13,7 +13,7 @@ from typing import Any
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.compile.program import Group
+from sw.compile.program import Group, LoweredLoop
 from sw.compile.refused import OperatorsError
 from sw.compile.stages import (
     AssignWarps,
@@ -160,15 +160,19 @@ class _Driver:
         """All stages for operators that become one program."""
         self.seconds = {}
         program: TileProgram = self.run(OPERATOR_STAGES, group, **options)
+        tiled = program.tiled
+        assert tiled is not None
         try:
             code: MachineCode = self.run(PROGRAM_STAGES, program)
         except InputError as error:
+            if any(isinstance(part, LoweredLoop) for part in tiled.parts):
+                # Steps one by one nest one loop less.
+                return self._program(group, **options, loops=False)
             raise _TooMuchError(str(error)) from None
-        tiled, made = program.tiled, code.origin
-        assert tiled is not None
+        made = code.origin
         return Compiled(
             group.network,
-            group.operators,
+            tuple(part.operator for part in tiled.parts),
             group.config,
             tiled.memory,
             tiled.parts,

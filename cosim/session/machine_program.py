@@ -18,8 +18,10 @@ from hw.fabric.bitstream import ArrayEntry
 from sw.cgra.bounds import MII
 from sw.cgra.launcher import UNIT
 from sw.cgra.verify import verify
-from sw.compile.memory import Allocation
+from sw.compile.memory import Allocation, Kind
 from sw.compile.operands import Tiles
+from sw.compile.program import Part
+from sw.compile.repeat import Repeated
 from sw.compile.stages import Compiled
 from sw.dfg.graph import Graph
 from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
@@ -28,7 +30,6 @@ from sw.ir.intrinsics import KEEP
 from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
-from sw.operators.registry import LoweredOperator
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,11 @@ class MachineProgram:
 
     def kept(self) -> dict[str, Allocation]:
         """Tensors that the program writes and that nothing has overwritten when it ends."""
-        written = {o.output.tensor for o in self.operators}
         homes = list(self.homes.values())
         return {
             name: home
             for name, home in self.homes.items()
-            if name in written and not any(_later(other, home) for other in homes)
+            if home.kind in (Kind.ACTIVATION, Kind.OUTPUT) and not any(_later(other, home) for other in homes)
         }
 
 
@@ -283,7 +283,7 @@ def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, 
 
 
 def _facts(
-    operator: Operator,
+    operator: Operator | Repeated,
     homes: Mapping[str, Allocation],
     launched: _Launched,
     engines: Mapping[str, set[str]],
@@ -315,7 +315,7 @@ def _facts(
     )
 
 
-def _tile(part: LoweredOperator) -> dict[str, int]:
+def _tile(part: Part) -> dict[str, int]:
     """Sizes of the tiles of an operator, and of the whole that they make."""
     tiles = getattr(part, "tiles", None)
     if not isinstance(tiles, Tiles):
@@ -324,9 +324,11 @@ def _tile(part: LoweredOperator) -> dict[str, int]:
     return {name: getattr(tiles, name) for name in names}
 
 
-def macs(operator: Operator) -> int:
+def macs(operator: Operator | Repeated) -> int:
     """Multiply-accumulates of a product or a convolution, 0 for others."""
     match operator:
+        case Repeated():
+            return operator.count * sum(map(macs, operator.body))
         case MatrixProduct():
             return operator.output.elements * operator.a.shape[-1]
         case ImageConvolution():

@@ -45,12 +45,13 @@ class Choices:
 
     `blockings` are those of products whose sums are stored, by the tensor that these write; of others `skip`
     of the best ones are left out. `bandwidth` is that of ports that are slower than their width, in bytes per
-    cycle.
+    cycle. `loops`: operators that repeat become a loop.
     """
 
     blockings: Mapping[str, Blocking] | None = None
     skip: int = 0
     bandwidth: Mapping[str, int] | None = None
+    loops: bool = True
 
 
 @dataclass(frozen=True)

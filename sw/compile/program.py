@@ -12,20 +12,27 @@ import numpy as np
 from hw import isa
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.cgra.launcher import UNIT
 from sw.compile.array_tiles import Choices, LoweredProduct
+from sw.compile.forms import Loop, index
 from sw.compile.launches import LaunchWriter
 from sw.compile.legal import layouts, stores_sums
 from sw.compile.memory import Allocation, MemoryPlan, plan_memory
 from sw.compile.refused import OperatorsError
-from sw.compile.writer import ChipSpace, Writer
+from sw.compile.repeat import Repeated, repeats
+from sw.compile.writer import ChipSpace, Writer, loop
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program, Statement
 from sw.ir.ranges import bounds
 from sw.ir.walk import statements
+from sw.kernels.configuration import Configured
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
+
+#: Name of the loop over the steps of operators that repeat.
+STEPS = "step"
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,27 @@ class Group:
 
 
 @dataclass(frozen=True)
+class LoweredLoop:
+    """Operators that repeat, each with its tiles."""
+
+    operator: Repeated
+    parts: tuple[LoweredOperator, ...]
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """Configurations of all launches."""
+        return tuple(c for part in self.parts for c in part.configured)
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Constants that they add."""
+        return tuple(b for part in self.parts for b in part.blobs)
+
+
+Part = LoweredOperator | LoweredLoop
+
+
+@dataclass(frozen=True)
 class Tiled:
     """Operators with their tiles, and where everything lies.
 
@@ -53,7 +81,7 @@ class Tiled:
     """
 
     group: Group
-    parts: tuple[LoweredOperator, ...]
+    parts: tuple[Part, ...]
     memory: MemoryPlan
     configurations: Mapping[tuple[int, ...], str]
     early: bool
@@ -67,13 +95,16 @@ def tile(group: Group, space: range, allowed: Choices) -> Tiled:
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
-    parts, refused = list[LoweredOperator](), list[tuple[Operator, str]]()
-    for operator in operators:
-        try:
-            parts.append(_part(operator, memory.homes, config, half, taken, allowed))
-        except InputError as error:
-            text, about = str(error), f"{operator.name} ({operator.op})"
-            refused.append((operator, text if operator.name in text else f"{about}: {text}"))
+    parts, refused = list[Part](), list[tuple[Operator, str]]()
+    for item in repeats(operators, network.tensors) if allowed.loops else operators:
+        lowered = list[LoweredOperator]()
+        for operator in item.body if isinstance(item, Repeated) else [item]:
+            try:
+                lowered.append(_part(operator, memory.homes, config, half, taken, allowed))
+            except InputError as error:
+                text, about = str(error), f"{operator.name} ({operator.op})"
+                refused.append((operator, text if operator.name in text else f"{about}: {text}"))
+        parts += [LoweredLoop(item, tuple(lowered))] if isinstance(item, Repeated) else lowered
     if refused:
         raise OperatorsError(refused)
     configurations = _configurations(parts, taken)
@@ -86,7 +117,7 @@ def tile(group: Group, space: range, allowed: Choices) -> Tiled:
     return Tiled(group, tuple(parts), memory, {words: t.name for words, t in configurations.items()}, early)
 
 
-def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
+def holds_sums(own: Part) -> TypeGuard[LoweredProduct]:
     """Whether a part is a product whose sums are stored."""
     return isinstance(own, LoweredProduct) and own.chosen is None
 
@@ -98,8 +129,30 @@ def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
     body: list[Statement] = []
     for number, own in enumerate(tiled.parts):
         writer.number = number
-        body += _statements(own, launcher, number)
+        body += _loop(own, launcher) if isinstance(own, LoweredLoop) else _statements(own, launcher, number)
     return writer.program("model", body), writer.labels
+
+
+def _loop(own: LoweredLoop, launcher: LaunchWriter) -> list[Statement]:
+    """The statements of operators that repeat, in a loop over their steps."""
+    writer, level = launcher.writer, Loop(STEPS, own.operator.count)
+    writer.step, writer.moves = index([level], STEPS), own.operator.moves
+
+    def body() -> list[Statement]:
+        return [s for number, part in enumerate(own.parts) for s in _statements(part, launcher, number)]
+
+    labels, held = dict(writer.labels), launcher.current
+    launcher.forget()
+    before, made = list[Statement](), body()
+    first = next(iter(own.configured), None)
+    if first is not None and launcher.current == first.words:
+        # A step begins with the configuration with which the one before ends: it comes once.
+        writer.labels, launcher.current = labels, held
+        before = launcher.load(first, ChipSpace("scratchpad", 0, writer.config.scratch_bytes, UNIT))
+        before += launcher.bring(first)
+        made = body()
+    writer.step, writer.moves = None, {}
+    return [*before, loop(level, made)]
 
 
 def _part(
@@ -131,7 +184,7 @@ def _part(
     return made
 
 
-def _configurations(parts: Sequence[LoweredOperator], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
+def _configurations(parts: Sequence[Part], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
     """Configurations of all operators as tensors, equal ones once."""
     made: dict[tuple[int, ...], Tensor] = {}
     for own in parts:

@@ -21,7 +21,8 @@ from sw.codegen.generate import compiled, instructions
 from sw.compile import legal
 from sw.compile.array_tiles import Choices
 from sw.compile.memory import Allocation, Kind, MemoryPlan
-from sw.compile.program import Group, Tiled, emit, tile
+from sw.compile.program import Group, Part, Tiled, emit, tile
+from sw.compile.repeat import Repeated, stacked
 from sw.dependence.passes import LASTING, DeadStore
 from sw.graph.network import Network, Operator
 from sw.ir.program import Program
@@ -30,7 +31,6 @@ from sw.ir.scope import retype
 from sw.ir.split import share, warps, with_used_buffers
 from sw.ir.walk import instructions as instructions_of
 from sw.layout import MEMORY
-from sw.operators.registry import LoweredOperator
 from sw.warps.convert import convert
 
 #: Puts waits and signals into the sequential program of a machine.
@@ -78,10 +78,10 @@ class Compiled:
     """
 
     network: Network
-    operators: tuple[Operator, ...]
+    operators: tuple[Operator | Repeated, ...]
     config: MachineConfig
     memory: MemoryPlan
-    parts: tuple[LoweredOperator, ...]
+    parts: tuple[Part, ...]
     source: Program
     synchronised: Program
     programs: dict[int, list[int]]
@@ -108,13 +108,13 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Legalise:
-    """Copies where an operator cannot read or write a view as it lies."""
+    """Copies where an operator cannot read or write a view as it lies; steps that repeat in one tensor."""
 
     name: ClassVar[str] = "legalise"
 
     def __call__(self, whole: Group) -> Group:
         """A network that the machine can execute."""
-        network = legal.legal(whole.network, whole.config)
+        network = stacked(legal.legal(whole.network, whole.config))
         return replace(whole, network=network, operators=network.operators)
 
 

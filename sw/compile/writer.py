@@ -93,6 +93,9 @@ class Writer:
     #: Number of the operator that is being written.
     number: int = 0
     labels: dict[str, int] = field(default_factory=dict)
+    #: The number of the step where operators repeat, and the elements by which tensors move on with it.
+    step: Expr | None = None
+    moves: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = {name: f"t{number}" for number, name in enumerate(self.memory.homes)}
@@ -113,7 +116,14 @@ class Writer:
     def address(self, name: str, walk: AddressMap) -> Expr:
         """The address of an element."""
         home = self.home(name)
-        return walk.counted(home.offset, wrap(home.address))
+        return self._stepped(name, walk).counted(home.offset, wrap(home.address))
+
+    def _stepped(self, name: str, walk: AddressMap) -> AddressMap:
+        """The place in the present step."""
+        move = self.moves.get(name, 0)
+        if self.step is None or not move:
+            return walk
+        return dataclasses.replace(walk, further=(*walk.further, (self.step, move)))
 
     def region(
         self, view: View, walk: AddressMap, rows: Expr | int, row_step: int, columns: Expr | int
@@ -126,6 +136,7 @@ class Writer:
         # Rows of one element follow each other along any axis.
         if view.shape[-1] > home.row or (home.row == 1 and columns not in (1, Const(1))):
             return self.whole(view.tensor) if several else self.run(view.tensor, walk, columns)
+        walk = self._stepped(view.tensor, walk)
         row = walk.counted(lambda elements: elements // home.row)
         column = walk.counted(lambda elements: elements % home.row)
         apart = row_step // home.row
@@ -139,6 +150,7 @@ class Writer:
     def run(self, name: str, walk: AddressMap, number: Expr | int) -> Region:
         """So many successive elements: rows of the tensor, or all of it."""
         home = self.home(name)
+        walk = self._stepped(name, walk)
         steps = (walk.start, *walk.steps.values(), *(e for _, e in walk.further))
         counted = number % home.row == 0 if isinstance(number, int) else home.row == 1
         if not counted or any(s % home.row for s in steps):

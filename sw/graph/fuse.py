@@ -221,20 +221,25 @@ def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
 
 def with_tensor(operator: Operator, old: str, new: str) -> Operator:
     """The operator with another tensor of the same layout in the place of one."""
+    return with_views(operator, lambda v: dataclasses.replace(v, tensor=new) if v.tensor == old else v)
 
-    def renamed(item: object) -> object:
+
+def with_views(operator: Operator, change: Callable[[View], View]) -> Operator:
+    """The operator with all its views changed."""
+
+    def changed(item: object) -> object:
         if isinstance(item, View):
-            return dataclasses.replace(item, tensor=new) if item.tensor == old else item
+            return change(item)
         if isinstance(item, tuple):
-            return tuple(renamed(v) for v in item)
+            return tuple(changed(v) for v in item)
         if isinstance(item, Operator | Epilogue):
             fields: dict[str, Any] = {
-                f.name: renamed(getattr(item, f.name)) for f in dataclasses.fields(item)
+                f.name: changed(getattr(item, f.name)) for f in dataclasses.fields(item)
             }
             return dataclasses.replace(item, **fields)
         return item
 
-    made = renamed(operator)
+    made = changed(operator)
     assert isinstance(made, Operator)
     return made
 
