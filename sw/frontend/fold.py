@@ -17,8 +17,8 @@ from hw.errors import InputError
 from sw.frontend.contrib import expanded
 from sw.frontend.node import OnnxNode, fresh
 from sw.frontend.protos import array, constant, node_of_proto
-from sw.frontend.sizes import Kind, inferred, known_opset
-from sw.graph.host import node_of, run_node
+from sw.frontend.sizes import Kind, inferred
+from sw.graph.host import known_opset, node_of, run_node
 
 #: Constants are not computed beyond this number of elements.
 MOST_FOLDED = 1 << 26
@@ -199,7 +199,7 @@ def computed(
         present = [bool(name) for name in node.inputs]
         proto = node_of(node.op, present, node.attributes, len(node.outputs))
         arrays = {f"i{i}": held[name] for i, name in enumerate(given)}
-        return run_node(proto, known_opset(node.op, opset), arrays, node.place)
+        return run_node(proto, known_opset(node.op, opset, node.attributes), arrays, node.place)
     except InputError:
         # Who reads the node says what is wrong.
         return None

@@ -11,7 +11,7 @@ import numpy as np
 
 from hw.errors import InputError, whole_number
 from sw.frontend.node import OnnxNode, fresh
-from sw.graph.host import named_node
+from sw.graph.host import known_opset, named_node
 
 #: Type and shape of a tensor.
 Kind = tuple[np.dtype, tuple[int, ...]]
@@ -84,15 +84,6 @@ def check_sizes(proto: Any, place: str) -> None:
         raise InputError(text if len(text) <= 300 else f"{text[:297]}...")
 
 
-def known_opset(op: str, opset: int) -> int:
-    """The opset of a model, or its own where an operator is younger, as what others are made of may be."""
-    from onnx import defs
-
-    if defs.has(op, max_inclusive_version=max(opset, 1)) or not defs.has(op):
-        return opset
-    return int(defs.get_schema(op).since_version)
-
-
 def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarray]) -> list[Kind | None]:
     """Types and shapes of the outputs of a node, by the shape inference of ONNX; None where they are open.
 
@@ -112,7 +103,7 @@ def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarra
     proto = named_node(node.op, node.inputs, outputs, node.attributes)
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     graph = helper.make_graph([proto], "node", given, results, held)
-    version = helper.make_opsetid("", known_opset(node.op, opset))
+    version = helper.make_opsetid("", known_opset(node.op, opset, node.attributes))
     model = helper.make_model(graph, opset_imports=[version])
     try:
         found = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,21 @@ def named_node(
         kind = int(known[name].type.value) if name in known else AttributeProto.INTS
         made.attribute.append(helper.make_attribute(name, value, attr_type=kind if empty else None))
     return made
+
+
+def known_opset(op: str, opset: int, attributes: Iterable[str]) -> int:
+    """The nearest opset that has an operator with these attributes, newer ones first.
+
+    What others are made of may be younger than their model, or be written as newer or older opsets have it.
+    """
+    from onnx import defs
+
+    needed = set(attributes) - {*_OURS}
+    for version in (opset, *range(opset + 1, defs.onnx_opset_version() + 1), *range(opset - 1, 0, -1)):
+        schema = defs.get_schema(op, version, "") if version > 0 and defs.has(op, version) else None
+        if schema is not None and not schema.deprecated and needed <= schema.attributes.keys():
+            return int(version)
+    return opset
 
 
 def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:

@@ -11,9 +11,9 @@ from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.lowering import collapsed
 from sw.frontend.node import OnnxNode
-from sw.frontend.sizes import Kind, inferred, known_opset
+from sw.frontend.sizes import Kind, inferred
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
-from sw.graph.host import HostOperator, check_node, node_of, run_node
+from sw.graph.host import HostOperator, check_node, known_opset, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
 from sw.operators.registry import takes_padding
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple[NodeProto, int]:
     """A node for the host, and the opset with which the host executes it.
 
-    That is the model's, or where the operator is younger the one that has it in its newest form.
+    That is the model's, or the nearest one that has the operator in this form.
     """
     domain, _, op = node.op.rpartition("::")
     proto = node_of(op, present, node.attributes, len(node.outputs), domain)
-    return proto, known_opset(node.op, importer.model.opset)
+    return proto, known_opset(node.op, importer.model.opset, node.attributes)
 
 
 def host_operator(

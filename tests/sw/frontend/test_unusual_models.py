@@ -231,3 +231,14 @@ def test_outputs_without_a_name_are_no_inputs() -> None:
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     import_model(model)
+
+
+@pytest.mark.parametrize("opset", [7, 12])
+def test_parts_of_an_operator_may_be_younger_than_the_model(opset: int) -> None:
+    """DequantizeLinear is of opset 10, its axis of 13, and the host executes it for what it takes."""
+    b = Builder(1)
+    scales, zeros = b.constant([0.25, 0.5], np.float32), b.constant([3, 4], np.uint8)
+    how = {"domain": "com.microsoft", "axis": 0}
+    real_ = b.op("DequantizeLinear", b.input((2, 3), "uint8"), scales, zeros, **how)
+    y = b.op("QuantizeLinear", b.op("LogSoftmax", real_), scales, zeros, **how)
+    assert same(b.model(y, opset=opset)) == ["DequantizeLinear", "LogSoftmax", "QuantizeLinear"]
