@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sw.dependence.accesses import SymbolicAccess, access_tree
-from sw.dependence.analysis import Distance, distances
+from sw.dependence.analysis import ANY_DISTANCE, Distance, distances
 from sw.dependence.walk import BackwardWalk, WalkBudget
 from sw.ir.program import Program
+
+#: More distances of one pair than this are told as any number, of the innermost loop first.
+_LISTED = 256
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ def edges(program: Program) -> tuple[Edge, ...]:
     for (first, last, data), listed in sorted(found.items()):
         if not data:
             listed = listed - found.get((first, last, True), set())
+        for loop in reversed(range(len(next(iter(listed), ())))):
+            if len(listed) > _LISTED:
+                listed = {(*d[:loop], ANY_DISTANCE, *d[loop + 1 :]) for d in listed}
         if listed:
             made.append(Edge(labels[first], labels[last], data, frozenset(listed)))
     return tuple(made)

@@ -16,7 +16,7 @@ from hw.errors import InputError
 from sw.warps.candidates import sites
 from sw.warps.compose import compose, fit
 from sw.warps.prune import pruned
-from sw.warps.tokens import Demand, Leg, Pair, Room, Sync, World, known, onwards, room_of, unmet
+from sw.warps.tokens import Demand, Leg, Pair, Room, Sync, World, channels_of, known, onwards, room_of, unmet
 
 
 class Channels(enum.Enum):
@@ -191,7 +191,7 @@ def _over(world: World, syncs: Sequence[Sync], old: Sync, new: Sync) -> bool:
         return False
     some = count > 0
     ends = world.pick(taken, started[some], count[some])
-    complete = known(world, syncs, new.warps[0], started[some]).get(old.warps[1])
+    complete = known(world, channels_of(world, syncs), new.warps[0], started[some]).get(old.warps[1])
     return not ends.size or (complete is not None and bool((complete >= ends).all()))
 
 

@@ -8,14 +8,28 @@ that is demanded is still ordered, no channel can overflow, and no wait takes a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sw.ir.vector import Array
 from sw.warps.sites import SyncSite
-from sw.warps.tokens import Demand, Sync, Wanted, World, ordered, room_of, unmet
+from sw.warps.tokens import (
+    Demand,
+    Pair,
+    Room,
+    Sync,
+    Told,
+    Wanted,
+    World,
+    by_pair,
+    channels_of,
+    known,
+    room_of,
+    told,
+    unmet,
+)
 
 #: Operations of all runs together up to which every wait and signal is tried.
 _MOST = 200_000
@@ -25,13 +39,115 @@ _NONE: Array = np.empty(0, np.int64)
 def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
     """The syncs without those that others make needless, most tokens first."""
     missing = set(unmet(world, syncs, demands))
-    wanted = [d for d in demands if d not in missing]
-    left = list(syncs)
+    own = by_pair(syncs)
+    #: By pair: waits, their tokens, and the place in `own` of the sync that each is of.
+    taken = {pair: world.taken(some) for pair, some in own.items()}
+    knowledge = _Knowledge(world, channels_of(world, syncs), [d for d in demands if d not in missing])
+    gone: set[int] = set()
     for sync in sorted(syncs, key=world.events, reverse=True):
-        rest = [s for s in left if s is not sync]
-        if ordered(world, rest, wanted, sync.warps):
-            left = rest
-    return left
+        waits, tokens, owners = taken[sync.warps]
+        kept = owners != own[sync.warps].index(sync)
+        if knowledge.accepts(sync.warps, told(waits[kept], tokens[kept])):
+            taken[sync.warps] = waits[kept], tokens[kept], owners[kept]
+            gone.add(id(sync))
+    return [s for s in syncs if id(s) not in gone]
+
+
+@dataclass
+class _Sinks:
+    """Sinks of demands of one warp in order: warps and times of their sources, and what is known there."""
+
+    warp: int
+    warps: Array
+    sources: Array
+    latest: dict[int, Array]
+
+    def met(self, some: Array, latest: Mapping[int, Array]) -> bool:
+        """Whether some of the demands are met by what is known there then."""
+        warps, sources = self.warps[some], self.sources[some]
+        for warp in np.unique(warps).tolist():
+            here = warps == warp
+            if warp not in latest or (latest[warp][here] < sources[here]).any():
+                return False
+        return True
+
+
+class _Knowledge:
+    """What the sinks of demands know of other warps while channels get fewer tokens.
+
+    A token matters to few sinks, those shortly behind it; only they are looked at again.
+    """
+
+    def __init__(self, world: World, channels: dict[Pair, Told], demands: Sequence[Wanted]):
+        self.world, self.channels = world, channels
+        warps = sorted({d.warps[1] for d in demands})
+        self.demands = [self._of([d for d in demands if d.warps[1] == warp]) for warp in warps]
+        #: What keeps the channels of pairs from overflowing.
+        self.rooms: dict[Pair, _Sinks] = {}
+
+    def _of(self, demands: Sequence[Wanted]) -> _Sinks:
+        """The sinks of demands of one warp."""
+        warp, times = demands[0].warps[1], [d.times(self.world) for d in demands]
+        warps = np.repeat([d.warps[0] for d in demands], [sources.size for sources, _ in times])
+        sources, sinks = (np.concatenate(found) for found in zip(*times, strict=True))
+        order = np.argsort(sinks, kind="stable")
+        return _Sinks(
+            warp, warps[order], sources[order], known(self.world, self.channels, warp, sinks[order])
+        )
+
+    def has_room(self, room: Room) -> None:
+        """Keep the channel of a pair of warps from overflowing."""
+        self.rooms[room.warps[::-1]] = self._of([room])
+
+    @property
+    def met(self) -> bool:
+        """Whether all is ordered."""
+        return all(s.met(np.arange(s.sources.size), s.latest) for s in (*self.demands, *self.rooms.values()))
+
+    def accepts(self, pair: Pair, channel: Told, room: Room | None = None) -> bool:
+        """Have a channel with fewer tokens, and other room, where all stays ordered; whether it does."""
+        before, self.channels[pair] = self.channels[pair], channel
+        made = None if room is None else self._of([room])
+        if made is None or made.met(np.arange(made.sources.size), made.latest):
+            changes = self._changes(pair, before, channel)
+            if changes is not None:
+                for sinks, some, latest in changes:
+                    for warp, times in sinks.latest.items():
+                        times[some] = latest.get(warp, -1)
+                if made is not None:
+                    self.rooms[pair] = made
+                return True
+        self.channels[pair] = before
+        return False
+
+    def _changes(
+        self, pair: Pair, before: Told, after: Told
+    ) -> list[tuple[_Sinks, Array, dict[int, Array]]] | None:
+        """What is known otherwise, by sinks; None where not all is ordered any more."""
+        found = []
+        source, sink = pair
+        change = np.flatnonzero(after[1][after[0].searchsorted(before[0], side="right")] != before[1][1:])
+        if not change.size:
+            return []
+        first, last = before[0][change[0]], before[0][change[-1] + 1 :][:1]
+        rooms = (own for other, own in self.rooms.items() if other != pair)
+        for sinks in (*self.demands, *rooms):
+            if sink not in sinks.latest or source not in sinks.latest:
+                continue
+            if self.world.starts.size > 1:
+                some = np.arange(sinks.sources.size)
+            else:
+                places = sinks.latest[sink]
+                end = places.searchsorted(last[0]) if last.size else places.size
+                some = np.arange(places.searchsorted(first), end)
+            then = self.world.awaited(before, sinks.latest[sink][some])
+            now = self.world.awaited(after, sinks.latest[sink][some])
+            some = some[(now != then) & (np.maximum(now, then) >= sinks.latest[source][some])]
+            latest = known(self.world, self.channels, sinks.warp, sinks.latest[sinks.warp][some])
+            if not sinks.met(some, latest):
+                return None
+            found.append((sinks, some, latest))
+        return found
 
 
 def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> list[Sync]:
@@ -42,8 +158,12 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
     if world.instances > _MOST:
         return list(syncs)
     left = [replace(s, signals=_single(s.signals), waits=_single(s.waits)) for s in syncs]
+    channels = {s.warps: world.told((s,)) for s in left}
+    knowledge = _Knowledge(world, channels, demands)
+    for sync in left:
+        knowledge.has_room(room_of(world, sync))
     # What the tokens of a pair are needed for stays so when those of others become fewer.
-    changed = set(range(len(left)))
+    changed = set(range(len(left)) if knowledge.met else ())
     while changed:
         for n in sorted(changed):
             changed.discard(n)
@@ -51,9 +171,8 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
                 smaller = _without(world, left[n], signal, wait)
                 if smaller is None:
                     continue
-                tried = [*left[:n], smaller, *left[n + 1 :]]
-                if ordered(world, tried, [*demands, *(room_of(world, s) for s in tried)], smaller.warps):
-                    left = tried
+                if knowledge.accepts(smaller.warps, world.told((smaller,)), room_of(world, smaller)):
+                    left[n] = smaller
                     changed.add(n)
     return [replace(s, signals=_counted(s.signals), waits=_counted(s.waits)) for s in left if s.waits]
 
@@ -97,7 +216,7 @@ def _without(world: World, sync: Sync, signal: SyncSite | None, wait: SyncSite |
             return None
     elif world.each(given) != world.each(taken) or not world.keeps_pace(given, taken):
         return None
-    smaller = replace(sync, signals=_less(sync.signals, signal), waits=_less(sync.waits, wait))
+    smaller = replace(sync, signals=world.less(sync.signals, signal), waits=world.less(sync.waits, wait))
     counts = (world.each(world.times(sites)) for sites in (smaller.signals, smaller.waits))
     if any(not 0 <= g + sync.lead - t <= world.depth for g, t in zip(*counts, strict=True)):
         return None
@@ -105,11 +224,3 @@ def _without(world: World, sync: Sync, signal: SyncSite | None, wait: SyncSite |
     gone = np.searchsorted(world.times(sync.waits), taken)
     before = np.delete(world.tokens(sync), gone)
     return None if (world.tokens(smaller) > before).any() else smaller
-
-
-def _less(sites: Sequence[SyncSite], gone: SyncSite | None) -> tuple[SyncSite, ...]:
-    """The sites without one."""
-    left = list(sites)
-    if gone is not None:
-        left.remove(gone)
-    return tuple(left)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,7 +23,11 @@ from sw.warps.sites import Gap, Order, Spot, SyncSite
 
 #: An ordered pair of warps: who signals, who waits.
 Pair = tuple[int, int]
+#: Waits of one warp for another in order, and by their number the latest token that was taken so far.
+Told = tuple[Array, Array]
 _NONE: Array = np.empty(0, np.int64)
+#: Tuples of sites whose times are kept.
+_KEPT = 4096
 
 #: Bits of a time below what is passed: the order of what stands in one gap, the least of which is above
 #: -`_FIRST`, and below it the place of one of several predicates.
@@ -153,7 +157,8 @@ class World:
     def __init__(self, program: Program, samples: Sequence[Sample], depth: int):
         self.program, self.samples, self.depth = program, samples, depth
         self.passes: dict[SyncSite, Array] = {}
-        self.cache: dict[tuple[SyncSite, ...], Array] = {}
+        #: Times of sites by the identity of their tuple: to hash the sites takes longer.
+        self._times: dict[int, tuple[tuple[SyncSite, ...], Array]] = {}
         #: The predicates of sites that share a gap and an order, by what comes first.
         self._ranks: dict[tuple[Gap, int], dict[Expr | None, int]] = {}
         ends = np.cumsum([0, *((s.end + 1) << _SCALE for s in samples)])
@@ -206,11 +211,27 @@ class World:
         """When control passes any of the sites, in order."""
         if len(sites) == 1 and sites[0].count == 1:
             return self.passes[sites[0]]
-        found = self.cache.get(sites)
-        if found is None:
-            parts = [np.repeat(self.passes[s.once], s.count) for s in sites]
-            found = self.cache[sites] = np.sort(np.concatenate([_NONE, *parts]))
+        held = self._times.get(id(sites))
+        if held is not None:
+            return held[1]
+        parts = [np.repeat(self.passes[s.once], s.count) for s in sites]
+        return self._keep(sites, np.sort(np.concatenate([_NONE, *parts])))
+
+    def less(self, sites: tuple[SyncSite, ...], gone: SyncSite | None) -> tuple[SyncSite, ...]:
+        """The sites, each of which counts once, without one."""
+        if gone is None:
+            return sites
+        left, times = list(sites), self.times(sites)
+        left.remove(gone)
+        found = tuple(left)
+        self._keep(found, np.delete(times, times.searchsorted(self.passes[gone])))
         return found
+
+    def _keep(self, sites: tuple[SyncSite, ...], times: Array) -> Array:
+        if len(self._times) >= _KEPT:
+            self._times.clear()
+        self._times[id(sites)] = sites, times
+        return times
 
     def number(self, events: Array, times: Array) -> Array:
         """How many of some events came up to and including these times, each counted in its own run."""
@@ -275,27 +296,33 @@ class World:
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""
         signaller, waiter = (self.of_warp[w] for w in sync.warps)
-        latest = self.awaited((sync,), waiter)
+        latest = self.awaited(self.told((sync,)), waiter)
         awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
         return int(awaited.sum())
 
-    def awaited(self, syncs: tuple[Sync, ...], times: Array) -> Array:
+    def awaited(self, channel: Told, times: Array) -> Array:
         """By times of a warp that waits: up to when the one that signals is known to be complete.
 
-        The syncs are between the same two warps. A time of -1 stands for nothing known.
+        A time of -1 stands for nothing known.
         """
-        waits, told = self.told(syncs)
+        waits, told = channel
         found: Array = told[waits.searchsorted(times, side="right")]
         if self.starts.size > 1:
             found[found < self.starts[self._run(times)]] = -1
         return found
 
-    def _told(self, syncs: tuple[Sync, ...]) -> tuple[Array, Array]:
-        """The waits of syncs in order, and the latest token that was taken before each and at the end."""
-        waits = np.concatenate([self.times(s.waits) for s in syncs])
-        order = np.argsort(waits, kind="stable")
-        tokens = np.concatenate([self.tokens(s) for s in syncs])[order]
-        return waits[order], np.maximum.accumulate(np.append(-1, tokens))
+    def _told(self, syncs: tuple[Sync, ...]) -> Told:
+        waits, tokens, _ = self.taken(syncs)
+        return told(waits, tokens)
+
+    def taken(self, syncs: Sequence[Sync]) -> tuple[Array, Array, Array]:
+        """The waits of syncs between the same two warps in order, their tokens, and each one's sync."""
+        waits = [self.times(s.waits) for s in syncs]
+        every = np.concatenate(waits)
+        order = np.argsort(every, kind="stable")
+        tokens = np.concatenate([self.tokens(s) for s in syncs])
+        owners = np.repeat(np.arange(len(syncs)), [w.size for w in waits])
+        return every[order], tokens[order], owners[order]
 
     def _tokens(self, sync: Sync) -> Array:
         """By wait: when the token that it takes is given; -1 for one in advance."""
@@ -311,20 +338,35 @@ class World:
         return int(self.times(sync.signals).size + self.times(sync.waits).size)
 
 
-def known(world: World, syncs: Sequence[Sync], warp: int, times: Array) -> dict[int, Array]:
-    """For one warp at its times: up to when every warp is known to be complete, through any others."""
-    between: dict[Pair, tuple[Sync, ...]] = {}
+def told(waits: Array, tokens: Array) -> Told:
+    """The waits of a channel, and the latest token that was taken before each and at the end."""
+    return waits, np.maximum.accumulate(np.append(-1, tokens))
+
+
+def by_pair(syncs: Iterable[Sync]) -> dict[Pair, list[Sync]]:
+    """The syncs of every ordered pair of warps."""
+    found: dict[Pair, list[Sync]] = {}
     for sync in syncs:
-        between[sync.warps] = (*between.get(sync.warps, ()), sync)
+        found.setdefault(sync.warps, []).append(sync)
+    return found
+
+
+def channels_of(world: World, syncs: Iterable[Sync]) -> dict[Pair, Told]:
+    """What each warp tells others by syncs."""
+    return {pair: world.told(tuple(own)) for pair, own in by_pair(syncs).items()}
+
+
+def known(world: World, channels: Mapping[Pair, Told], warp: int, times: Array) -> dict[int, Array]:
+    """For one warp at its times: up to when every warp is known to be complete, through any others."""
     found: dict[int, Array] = {warp: times}
     changed = {warp}
     while changed:
         last, changed = changed, set()
-        for (source, sink), own in between.items():
+        for (source, sink), channel in channels.items():
             if sink not in last or source == warp:
                 continue
             before = found.get(source)
-            through = world.awaited(own, found[sink])
+            through = world.awaited(channel, found[sink])
             found[source] = through if before is None else np.maximum(before, through)
             if before is None or (through > before).any():
                 changed.add(source)
@@ -334,11 +376,12 @@ def known(world: World, syncs: Sequence[Sync], warp: int, times: Array) -> dict[
 def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Iterator[Wanted]:
     """The demands that syncs do not meet, by themselves or through other warps; sink by sink."""
     by_sink: dict[int, list[Wanted]] = {}
+    channels = channels_of(world, syncs)
     for demand in demands:
         by_sink.setdefault(demand.warps[1], []).append(demand)
     for warp, wanted in by_sink.items():
         times = [d.times(world) for d in wanted]
-        latest = known(world, syncs, warp, np.concatenate([sinks for _, sinks in times]))
+        latest = known(world, channels, warp, np.concatenate([sinks for _, sinks in times]))
         at = 0
         for demand, (sources, _) in zip(wanted, times, strict=True):
             complete = latest.get(demand.warps[0])
@@ -346,15 +389,6 @@ def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Ite
             if sources.size and (complete is None or (complete[at:end] < sources).any()):
                 yield demand
             at = end
-
-
-def ordered(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted], first: Pair) -> bool:
-    """Whether syncs meet all demands; those of the pair of warps `first` are looked at first."""
-    own: list[Wanted] = []
-    others: list[Wanted] = []
-    for demand in demands:
-        (own if demand.warps == first else others).append(demand)
-    return not any(True for wanted in (own, others) for _ in unmet(world, syncs, wanted))
 
 
 def room_of(world: World, sync: Sync) -> Room:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cosim.session.warps import converted
 from hw.config import MachineConfig, load
 from sw.dependence.edges import Edge, edges
 from sw.graph.network import Network
@@ -22,6 +23,8 @@ from tests.sw.compile.sequential import Sequential, emitted
 from tests.sw.dependence.brute_edges import compared
 from tests.sw.warps import random_programs
 from tests.sw.warps.samples import WORKED, program_of
+
+USES = (("P", "produce(write", 0), ("C", "consume(read", 1))
 
 
 def found(text: str) -> dict[str, set[tuple[int | str, ...]]]:
@@ -74,6 +77,20 @@ def test_a_counter_of_nested_loops_carries_over() -> None:
                     G = gemm(read=a[(i * 500 + k) % 2 * 32 : (i * 500 + k) % 2 * 32 + 32], warp=1)
         """
     ) == {"L->G": {(0, 0)}, "G~>L": {(0, 2), (1, -498)}}
+
+
+def test_distances_of_a_deep_nest_are_told_together() -> None:
+    """Places chosen for each of thousands of distances take minutes; for any number they are as good."""
+    loops = [f"{'    ' * (n + 1)}for i{n} in range({count}):" for n, count in enumerate((2, 2, 3, 3, 100))]
+    use = "a[(i0 + i4) % 16 : (i0 + i4) % 16 + 4], warp="
+    lines = ["@program", "def p():", "    a: Buffer[64]", *loops]
+    lines += [f"{'    ' * 6}{label} = {name}={use}{warp})" for label, name, warp in USES]
+    program = program_of("\n".join(lines))
+    data, back = edges(program)
+    assert data.distances == {(0,) * 5}
+    assert len(back.distances) <= 256
+    assert all(d[-1] == "*" for d in back.distances)
+    assert converted(program, load("default")).verdict.ok
 
 
 def test_a_predicate_of_an_iteration_is_followed() -> None:
