@@ -51,9 +51,11 @@ def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"input {name!r} must be an array: {error}") from None
+    if wanted is not None and array.dtype == wanted[1]:
+        return array
     if array.dtype.kind not in "biuf":
         raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
-    if wanted is None or array.dtype == wanted[1]:
+    if wanted is None:
         return array
     if array.shape != wanted[0] and all(isinstance(size, int) for size in wanted[0]):
         return array  # what it is fed to says what both should be

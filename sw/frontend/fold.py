@@ -251,9 +251,12 @@ def _identity(folding: Folding, node: OnnxNode) -> str:
 
 
 def _dropout(folding: Folding, node: OnnxNode) -> OnnxNode | None:
-    """Dropout does nothing outside of training; its ratio does not matter."""
+    """Dropout does nothing outside of training, whatever its ratio is, and with a ratio of 0."""
     training = folding.constants.get(node.optional(2), np.asarray(bool(node.optional(2))))
-    return None if training.any() else dataclasses.replace(node, inputs=node.inputs[:1])
+    ratio = folding.constants.get(node.optional(1))
+    if training.any() and (ratio is None or ratio.any()):
+        return None
+    return dataclasses.replace(node, inputs=node.inputs[:1])
 
 
 def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:

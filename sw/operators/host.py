@@ -103,7 +103,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             if view.tensor != name or view != whole(importer.tensors[name]):
                 importer.copy(node, view, _named(importer, name, view.shape, element))
             return
-        case Dequantised():
+        case Dequantised() if len(_axes(value)) < 2:
             dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
             return
         case Stored(view, element):
@@ -139,29 +139,26 @@ def dequantised(
     importer: Importer, node: OnnxNode, value: Dequantised, output: View, edge: bool, reason: str = ""
 ) -> View:
     """The real numbers of a tensor, by the host."""
-    axis, scale, zero = _axis(node, value)
+    axes = _axes(value)
+    if len(axes) > 1:
+        raise node.error("scales must differ along one axis at most")
+    places = tuple(slice(None) if a in axes else 0 for a in range(len(value.shape)))
+    scale, zero = (np.broadcast_to(x, value.shape)[places] for x in (value.scale, value.zero))
     operands: list[View | None] = [value.view, importer.constant(scale, f"{output.tensor}.scale")]
     if value.element != "int32":
         held = zero.astype(value.element)
         operands.append(importer.constant(held, f"{output.tensor}.zero"))
-    attributes = {"axis": axis} if scale.size > 1 else {}
-    places = ("",) * len(operands)
-    made = OnnxNode(node.name, "DequantizeLinear", places, (output.tensor,), attributes)
+    attributes = {"axis": axes[0]} if axes else {}
+    made = OnnxNode(node.name, "DequantizeLinear", ("",) * len(operands), (output.tensor,), attributes)
     return host_operator(importer, made, operands, output, edge=edge, reason=reason)
 
 
-def _axis(node: OnnxNode, value: Dequantised) -> tuple[int, np.ndarray, np.ndarray]:
-    """The axis along which scale and zero point differ, and both as vectors or as one number."""
+def _axes(value: Dequantised) -> list[int]:
+    """The axes along which scale and zero point differ."""
     if value.uniform:
-        return 0, value.scale.reshape(()), value.zero.reshape(())
-    pair = [np.broadcast_to(x, value.shape) for x in (value.scale, value.zero)]
-    axes = [a for a in range(len(value.shape)) if any(collapsed(x).shape[a] > 1 for x in pair)]
-    if len(axes) > 1:
-        raise node.error("scales must differ along one axis at most")
-    axis = axes[0] if axes else 0
-    places = tuple(slice(None) if a == axis else 0 for a in range(len(value.shape)))
-    scale, zero = (x[places] for x in pair)
-    return axis, scale, zero
+        return []
+    pair = [collapsed(np.broadcast_to(x, value.shape)) for x in (value.scale, value.zero)]
+    return [a for a in range(len(value.shape)) if any(x.shape[a] > 1 for x in pair)]
 
 
 def hosted_value(importer: Importer, name: str, reason: str) -> View:
@@ -176,7 +173,7 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
             found = view
         case Constant(array):
             found = importer.constant(array, name)
-        case Dequantised():
+        case Dequantised() if len(_axes(value)) < 2:
             output = importer.tensor(f"{name}.real", value.shape, "float32")
             found = dequantised(importer, importer.producers[name], value, output, False, reason)
         case _:
@@ -188,6 +185,8 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
 
 def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value | None]:
     """A node executed by the host for a reason: one operator for each of its outputs that has a name."""
+    if node.op == "Dropout" and node.optional(2):
+        raise node.error("in training its result is another one each time it runs, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"
     operands = [hosted_value(importer, name, read) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)

@@ -242,3 +242,25 @@ def test_parts_of_an_operator_may_be_younger_than_the_model(opset: int) -> None:
     real_ = b.op("DequantizeLinear", b.input((2, 3), "uint8"), scales, zeros, **how)
     y = b.op("QuantizeLinear", b.op("LogSoftmax", real_), scales, zeros, **how)
     assert same(b.model(y, opset=opset)) == ["DequantizeLinear", "LogSoftmax", "QuantizeLinear"]
+
+
+def test_scales_that_differ_along_two_axes_are_what_a_movement_on_the_host_gives() -> None:
+    b = Builder(1)
+    scales = b.constant([0.25, 0.5, 1, 2, 3, 4], np.float32)
+    x = b.op("DequantizeLinear", b.input((2, 6)), scales, axis=1)
+    assert same(b.model(b.op("Reshape", x, b.constant([2, 2, 3], np.int64)))) == [
+        "DequantizeLinear",
+        "Reshape",
+    ]
+
+
+def test_dropout_in_training_is_refused_unless_it_drops_nothing() -> None:
+    for ratio in (0.5, 0.0):
+        b = Builder(1)
+        given = b.constant(ratio, np.float32), b.constant(True)
+        model = b.model(*b.ops("Dropout", b.input((2, 40), "float32"), *given, count=2))
+        if ratio:
+            with pytest.raises(InputError, match=r"n0 \(Dropout\): .*another one each time it runs"):
+                import_model(model, allow_host=True)
+        else:
+            same(model)
