@@ -41,6 +41,8 @@ class Importer:
         self.ranges: dict[str, tuple[float, float]] = {}
         #: Tensors in float32 that the host computes before the machine starts, or behind it.
         self.edges: set[str] = set()
+        #: Results in float32 that are quantised at run time; None before somebody asks.
+        self.quantised_again: frozenset[str] | None = None
         #: What tensors hold less its mean over axes.
         self.centred: dict[str, tuple[Dequantised, tuple[int, ...]]] = {}
         #: Outputs of the model whose name another tensor has, and the names that they have instead.

@@ -62,11 +62,14 @@ class Apply:
 
     operation: str
     operands: tuple[Expression, ...]
-    #: Operations, those that occur twice counted twice: texts and loops are made of all of them.
+    #: Operations, those that occur twice counted twice.
     size: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", 1 + sum(size(x) for x in self.operands))
+        # Made once, of whole numbers: parts occur often, and hashes of texts differ from process to process.
+        object.__setattr__(self, "_hash", hash((int.from_bytes(self.operation.encode()), self.operands)))
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
             raise InputError(f"{self.operation!r} is no operation on numbers")
@@ -75,6 +78,9 @@ class Apply:
                 f"{self.operation} takes {operation.operands} operands, not {len(self.operands)}"
             )
 
+    def __hash__(self) -> int:
+        return self._hash
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -82,11 +88,16 @@ class Lookup:
 
     table: tuple[int, ...]
     index: Expression
-    #: As that of `Apply`.
+    #: As those of `Apply`.
     size: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", 1 + size(self.index))
+        object.__setattr__(self, "_hash", hash((self.table, self.index)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Expression = Argument | Number | Apply | Lookup
@@ -98,16 +109,42 @@ def size(expression: Expression) -> int:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """An expression and all in it, operands before what uses them; what occurs twice comes twice."""
-    match expression:
-        case Apply(_, operands):
-            for operand in operands:
-                yield from walk(operand)
-        case Lookup(_, index):
-            yield from walk(index)
-        case _:
-            pass
-    yield expression
+    """An expression and all in it, each once, operands before what uses them."""
+    seen: set[Expression] = set()
+
+    def visit(e: Expression) -> Iterator[Expression]:
+        if e in seen:
+            return
+        seen.add(e)
+        match e:
+            case Apply(_, operands):
+                for operand in operands:
+                    yield from visit(operand)
+            case Lookup(_, index):
+                yield from visit(index)
+            case _:
+                pass
+        yield e
+
+    return visit(expression)
+
+
+def operations(expression: Expression) -> int:
+    """The number of different operations in an expression."""
+    return sum(isinstance(e, Apply | Lookup) for e in walk(expression))
+
+
+def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """An expression in which `change` replaces parts, the largest first; None: what is inside is tried."""
+    known: dict[Expression, Expression] = {}
+
+    def made(e: Expression) -> Expression:
+        if e not in known:
+            other = change(e)
+            known[e] = changed(e, made) if other is None else other
+        return known[e]
+
+    return made(expression)
 
 
 def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, size, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, operations, size, walk
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -24,8 +24,9 @@ from sw.graph.views import covers, descending, repeats, reshaped, same_places, t
 #: Most operands, operations and tables of one operator; beyond, it stays two.
 MOST_OPERANDS = 5
 MOST_OPERATIONS = 64
-#: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n.
-MOST_SIZE = 64
+#: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n,
+#: a sum in float32 some 500.
+MOST_SIZE = 1 << 14
 MOST_TABLES = 4
 
 
@@ -166,10 +167,17 @@ def _substituted(
 
 def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expression:
     """An expression with others in the places of its operands; a table of a table becomes one."""
-    if isinstance(value, Argument):
-        return replacement[value.index]
-    made = changed(value, lambda x: substitute(x, replacement))
-    return _joined(made) if isinstance(made, Apply) else made
+    known: dict[Expression, Expression] = {}
+
+    def made(e: Expression) -> Expression:
+        if isinstance(e, Argument):
+            return replacement[e.index]
+        if e not in known:
+            found = changed(e, made)
+            known[e] = _joined(found) if isinstance(found, Apply) else found
+        return known[e]
+
+    return made(value)
 
 
 def _joined(value: Apply) -> Expression:
@@ -190,10 +198,9 @@ def _joined(value: Apply) -> Expression:
 def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
     if size(value) > MOST_SIZE:
         return False
-    parts = set(walk(value))
-    tables = {e.table for e in parts if isinstance(e, Lookup)}
-    operations = sum(isinstance(e, Apply | Lookup) for e in parts)
-    return len(operands) <= MOST_OPERANDS and operations <= MOST_OPERATIONS and len(tables) <= MOST_TABLES
+    tables = {e.table for e in walk(value) if isinstance(e, Lookup)}
+    few = operations(value) <= MOST_OPERATIONS and len(tables) <= MOST_TABLES
+    return few and len(operands) <= MOST_OPERANDS
 
 
 def _renamed(operators: list[Operator], network: Network) -> list[Operator]:

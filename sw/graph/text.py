@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sw.graph.expression import Apply, Expression, Lookup, walk
+from sw.graph.expression import Expression, operations
 from sw.graph.host import HostOperator
 from sw.graph.network import (
     Elementwise,
@@ -40,8 +40,7 @@ def line(operator: Operator, network: Network) -> str:
         parts.append("fused " + " ".join(fused))
     value = _expression(operator)
     if value is not None:
-        operations = sum(isinstance(e, Apply | Lookup) for e in walk(value))
-        parts.append(f"{operations} operations per element")
+        parts.append(f"{operations(value)} operations per element")
     return "; ".join(parts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sw.dfg.syntax import CALLS
-from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, changed, walk
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, rewritten, walk
 
 #: Functions of a kernel's text by the operations that they are.
 _CALLS = {operation: name for name, operation in CALLS.items()} | {"min": "min", "max": "max"}
@@ -51,16 +51,10 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     it is int8.
     """
     masks = {Apply("and", (Argument(k), Number(255))): Argument(k) for k, own in enumerate(signed) if own}
-    elsewhere = set(walk(_replaced(value, dict.fromkeys(masks, Number(0)))))
-    chosen = {mask: byte for mask, byte in masks.items() if byte not in elsewhere}
-    return _replaced(value, chosen), frozenset(byte.index for byte in chosen.values())
-
-
-def _replaced(value: Expression, others: Mapping[Apply, Expression]) -> Expression:
-    """An expression with others in the places of parts."""
-    if isinstance(value, Apply) and value in others:
-        return others[value]
-    return changed(value, lambda x: _replaced(x, others))
+    none: dict[Expression, Expression] = dict.fromkeys(masks, Number(0))
+    elsewhere = set(walk(rewritten(value, none.get)))
+    chosen: dict[Expression, Argument] = {mask: byte for mask, byte in masks.items() if byte not in elsewhere}
+    return rewritten(value, chosen.get), frozenset(byte.index for byte in chosen.values())
 
 
 @dataclass

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
-from sw.graph.expression import Expression
+from sw.graph.expression import Expression, operations
 from sw.kernels.access import TileAccess
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
@@ -20,6 +20,9 @@ NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)
 MASKS = (*NEIGHBOURS, 0b100, 0b1100, 0b101, 0b11100, 0b1101, 0b1110)
 #: Mappings of a loop that are tried where banks make it wait, by their seeds.
 SEEDS = 4
+#: Operations per element from which on they fill the PEs: an iteration makes one element, or two up to this
+#: MII, and one mapping is tried.
+_LARGE, _STEPS = 24, 16
 #: By how much a larger block must be better.
 _WORTH = 0.97
 #: Elements that are computed with a configuration once it is loaded, for comparing large and small ones.
@@ -56,23 +59,26 @@ def choose(
     Of loops that are about equally fast it takes the one with the smallest block.
     """
     found = _candidates(value, operands, result, config, multiple, name)
+    tries = 1 if operations(value) >= _LARGE else SEEDS
     best: Chosen | None = None
     for least, made in sorted(found, key=lambda c: (c[0], c[1].block)):
         if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
-            tried = _mapped(made, config, seed)
+            tried = _mapped(made, config, range(seed, seed + tries))
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
     if not best.configured.verified:
-        return _mapped(best.elementwise, config, seed, compared=True)
+        return _mapped(best.elementwise, config, range(seed, seed + tries), compared=True)
     return best
 
 
-def _mapped(made: ElementwiseKernel, config: MachineConfig, seed: int, compared: bool = False) -> Chosen:
+def _mapped(
+    made: ElementwiseKernel, config: MachineConfig, seeds: Iterable[int], compared: bool = False
+) -> Chosen:
     """The mapping of a loop that waits least, of a few."""
     best: Chosen | None = None
-    for number in range(SEEDS):
-        configured = configure(made.kernel, config, seed=seed + number, compared=compared)
+    for seed in seeds:
+        configured = configure(made.kernel, config, seed=seed, compared=compared)
         found = Chosen(made, configured, cycles(made, configured, config))
         if best is None or found.cycles_per_element < best.cycles_per_element:
             best = found
@@ -102,8 +108,12 @@ def _candidates(
     """Loops, each with a lower bound of its cycles per element."""
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
-    for mask in MASKS if result.bytes == 1 else NEIGHBOURS:
+    large = operations(value) >= _LARGE
+    masks = MASKS if result.bytes == 1 else NEIGHBOURS
+    for mask in masks[:2] if large else masks:
         made = make(value, operands, result, mask=mask, name=name)
         if multiple > 0 and multiple % made.block == 0:
             graph = prepare(graph_of(made.kernel), config.cgra)
-            yield bound(graph, config.cgra).mii / made.per_iteration, made
+            least = bound(graph, config.cgra).mii
+            if not mask or not large or least <= _STEPS:
+                yield least / made.per_iteration, made

@@ -1,12 +1,13 @@
-"""Quantisation with a scale that is found at run time: its float32 is computed at the edges of the model.
+"""Quantisation with a scale that is found at run time.
 
 What onnxruntime's `quantize_dynamic` writes is DynamicQuantizeLinear, a product of whole numbers, and what
-scales it. The host quantises inputs of the model, multiplies scales, and scales what the machine leaves where
-only outputs of the model follow. Between two products float32 is the host's, which must be allowed.
+scales it. The host quantises inputs of the model and scales what the machine leaves where only outputs of the
+model follow; between two products the machine computes float32 to the bit (`floats.py`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,13 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Stored, Value
+from sw.graph import float32
+from sw.graph.expression import Argument, Number
+from sw.graph.float32 import SIGN, apply, number
 from sw.graph.network import View
+from sw.graph.requantise import clamped
+from sw.operators.extremes import extreme
+from sw.operators.floats import float_view, made_here, not_negative
 from sw.operators.host import dequantised, host_operator
 from sw.operators.registry import imports
 
@@ -22,10 +29,13 @@ from sw.operators.registry import imports
 @imports("DynamicQuantizeLinear")
 def _dynamic(importer: Importer, node: OnnxNode) -> list[Value]:
     value = importer.value(node, 0)
-    if not isinstance(value, Stored) or value.element != "float32":
+    if not isinstance(value, Stored) or value.view.tensor not in importer.model.inputs:
+        real = float_view(importer, node, value)
+        if real is None:
+            raise node.error("its input is computed in float32 on the host; static quantisation avoids that")
+        return _on_machine(importer, node, real)
+    if value.element != "float32":
         raise node.error("its input must be float32; QuantizeLinear of a fixed scale keeps it on the machine")
-    if value.view.tensor not in importer.model.inputs:
-        raise node.error("its input is computed in float32 on the host; static quantisation avoids that")
     made: list[Value] = []
     kinds = (value.shape, "uint8"), ((), "float32"), ((), "uint8")
     for index, (name, (shape, element)) in enumerate(zip(node.outputs, kinds, strict=True)):
@@ -36,10 +46,46 @@ def _dynamic(importer: Importer, node: OnnxNode) -> list[Value]:
     return made
 
 
+def _on_machine(importer: Importer, node: OnnxNode, x: View) -> list[Value]:
+    """Quantisation by the range of a tensor, 0 included: elements, scale and zero point."""
+    name, scale_name, zero_name = node.outputs
+    flat = importer.reshaped(node, x, (x.elements,))
+    most = extreme(importer, node, flat, 0, f"{name}.most")
+    positive = not_negative(importer, node.inputs[0])
+    least = None if positive else extreme(importer, node, flat, SIGN, f"{name}.least")
+    between = most
+    if least is not None:
+        value = float32.total(Argument(0), Argument(1))
+        between = importer.elementwise(node, value, [most, least], (), "float32", f"{name}.range").view
+    steps_of = float32.divisor(number(255.0))
+    found = float32.quotient(Argument(0), steps_of, Number(0))
+    scale = importer.elementwise(
+        node, apply("select", found, found, number(1.0)), [between], (), "float32", scale_name
+    )
+    inverse = importer.elementwise(
+        node, float32.divisor(Argument(0)).inverse, [scale.view], (), "int32", f"{scale_name}.inverse"
+    )
+    by = dataclasses.replace(float32.parts(Argument(1)), inverse=Argument(2))
+    value = float32.steps(Argument(0), by)
+    zero: Value = Constant(np.zeros((), np.uint8))
+    operands = [x, scale.view, inverse.view]
+    if least is not None:
+        limited = clamped(value, 0, 255)
+        zero = importer.elementwise(node, limited, [least, *operands[1:]], (), "uint8", zero_name)
+        value = apply("add", value, Argument(3))
+        operands.append(zero.view)
+    whole = importer.elementwise(node, clamped(value, 0, 255), operands, x.shape, "uint8", name)
+    return [whole, scale, zero]
+
+
 def at_edge(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
     """An operator on scales found at run time, or on sums times such; None for others."""
     stored = [v for v in values if isinstance(v, Stored)]
-    if not stored or any(v.view.tensor not in importer.edges or v.element != "float32" for v in stored):
+    known = [
+        v.element == "float32" and (v.view.tensor in importer.edges or made_here(importer, v.view))
+        for v in stored
+    ]
+    if not stored or not all(known):
         return None
     views: list[View] = []
     for value in values:

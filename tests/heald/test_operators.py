@@ -13,7 +13,6 @@ import heald as hd
 from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.network import import_model
-from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
 from tests.machines import TEST
 from tests.sw.quantised_models import runtime
@@ -289,20 +288,6 @@ def test_products_of_dynamic_quantisation_run_on_the_machine() -> None:
     a, a_scale, a_zero = dynamic(b, b.input((5, 9), "float32"))
     product = b.op("MatMulInteger", a, b.constant(b.rng.integers(-99, 99, (9, 4), dtype=np.int8)), a_zero)
     compare(b, y, scaled(b, product, a_scale))
-
-
-def test_dynamic_quantisation_between_products_is_the_hosts() -> None:
-    b = Builder(3)
-    x, scale, zero = dynamic(b, b.input((5, 9), "float32"))
-    first = b.op("MatMulInteger", x, b.constant(b.rng.integers(-99, 99, (9, 4), dtype=np.int8)), zero)
-    h, h_scale, h_zero = dynamic(b, b.op("Relu", scaled(b, first, scale)))
-    second = b.op("MatMulInteger", h, b.constant(b.rng.integers(-99, 99, (4, 3), dtype=np.int8)), h_zero)
-    y = scaled(b, second, h_scale)
-    with pytest.raises(InputError, match=r"DynamicQuantizeLinear\): its input is computed in float32"):
-        import_model(b.model(y))
-    compare(b, y, rtl=False, allow_host=True)
-    operators = import_model(b.model(y), allow_host=True).operators
-    assert [o.edge for o in operators if isinstance(o, HostOperator) and o.op == "Relu"] == [False]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ class LoweredElementwise:
         loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))
         self.operator, self.output, self.sources = operator, output, sources
         self.tiles = Tiles(loops, tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
-        self.chosen = choose(operator.value, accesses, result, config, multiple=unit, name="elementwise")
+        # A single element takes no loop that makes many.
+        multiple = unit if output.elements > 1 else 1
+        self.chosen = choose(operator.value, accesses, result, config, multiple=multiple, name="elementwise")
         self.configured = (self.chosen.configured,)
         self.records = records(operator.name, self.chosen.elementwise, sources, self.tiles)
         self.blobs = tuple(self.records.values())

@@ -15,6 +15,7 @@ from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Struc
 from sw.graph.expression import Apply, Argument
 from sw.operators.dynamic import at_edge
 from sw.operators.elementwise.integers import FLOAT_BITS, of_bits, where
+from sw.operators.floats import on_machine
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
 
@@ -58,8 +59,9 @@ def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value
     arrays = [held(importer, value) for value in values]
     if all(a is not None for a in arrays):
         return Constant(apply_function(op, [a for a in arrays if a is not None], attributes))
-    if (edge := at_edge(importer, node, op, values)) is not None:
-        return edge
+    for way in (on_machine, at_edge):
+        if (stored := way(importer, node, op, values)) is not None:
+            return stored
     given = [real(node, value, repr(name)) for value, name in zip(values, node.inputs, strict=False)]
     given = [_number(v, a) for v, a in zip(given, arrays, strict=True)]
     shape = np.broadcast_shapes(*(v.shape for v in given))

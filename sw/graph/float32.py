@@ -1,0 +1,172 @@
+"""Float32 arithmetic on its bits, as expressions of 32-bit whole numbers: results are IEEE 754's, to the bit.
+
+Each result is the exact one, rounded once, half to even. Numbers below 2^-126 count as 0, and zeros are
+positive. Operands must be finite; results that are too large are infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sw.graph.expression import Apply, Expression, Number, evaluate
+from sw.graph.requantise import apply as applied
+
+#: The sign of a number, and everything else of it.
+SIGN, MAGNITUDE = -(1 << 31), (1 << 31) - 1
+#: Bits of the mantissa that are written down, and the one above them that is not.
+_BITS, _FRACTION, _ONE = 23, (1 << 23) - 1, 1 << 23
+_BIAS, _INFINITE = 127, 0x7F800000
+#: Zeros behind the mantissa of an operand of a sum: the lowest tells that something is lost.
+_GUARD = 6
+#: 48/17 and 32/17 with 29 fractional bits start the reciprocal of a number from 0.5 to 1; three steps of
+#: Newton's method leave an error below 2^-26. What is subtracted makes it too small.
+_START, _SLOPE, _STEPS, _LESS = round(48 / 17 * 2**29), round(32 / 17 * 2**29), 3, 8
+
+
+def apply(operation: str, *operands: Expression | int) -> Expression:
+    """An operation; on numbers alone what it gives."""
+    found = applied(operation, *operands)
+    if isinstance(found, Apply) and all(isinstance(x, Number) for x in found.operands):
+        return Number(int(evaluate(found, [])))
+    return found
+
+
+def number(value: float | np.floating) -> Number:
+    """A number, rounded to float32."""
+    return Number(int(np.float32(value).view(np.int32)))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Mantissa from 2^23 to 2^24 and exponent, as it is written, of a number that is not 0.
+
+    `inverse` is 2^53 over the mantissa or less, by a third of a 2^24th at most; only divisors need it.
+    """
+
+    mantissa: Expression
+    exponent: Expression
+    inverse: Expression = field(default_factory=lambda: Number(0))
+
+
+def parts(x: Expression) -> Parts:
+    """What a number is made of."""
+    mantissa = apply("or", apply("and", x, _FRACTION), _ONE)
+    return Parts(mantissa, apply("shr", apply("and", x, MAGNITUDE), _BITS))
+
+
+def divisor(x: Expression) -> Parts:
+    """What a number to divide by is made of."""
+    found = parts(x)
+    high = apply("shl", found.mantissa, 30 - _BITS)
+    value = apply("sub", _START, apply("mul_shift_round", high, _SLOPE, 31))
+    for _ in range(_STEPS):
+        rest = apply("sub", 1 << 30, apply("mul_shift_round", high, value, 31))
+        value = apply("mul_shift_round", value, rest, 29)
+    return Parts(found.mantissa, found.exponent, apply("sub", value, _LESS))
+
+
+def _joined(mantissa: Expression, exponent: Expression, sign: Expression, some: Expression) -> Expression:
+    """The number of a mantissa from 2^23 to 2^24 and an exponent less 1; 0 where `some` is 0."""
+    found = apply("add", mantissa, apply("shl", exponent, _BITS))
+    found = apply("select", apply("gt", exponent, 253), _INFINITE, found)
+    found = apply("or", found, apply("and", sign, SIGN))
+    return apply("select", some, found, 0)
+
+
+def _normal(exponent: Expression, *operands: Expression) -> Expression:
+    """Whether an exponent less 1 is that of a number that is not too small, and the operands are not 0."""
+    least = exponent
+    for operand in operands:
+        least = apply("min", least, apply("sub", operand, 1))
+    return apply("ge", least, 0)
+
+
+def converted(x: Expression) -> Expression:
+    """A whole number of 32 bits as float32."""
+    magnitude, zeros, high = _high(x)
+    mantissa = apply("mul_shift_round_even", high, 1, 7)
+    return _joined(mantissa, apply("sub", 157, zeros), x, magnitude)
+
+
+def _high(x: Expression) -> tuple[Expression, Expression, Expression]:
+    """The magnitude of a whole number, the zeros above it, and it with its highest one in bit 30."""
+    magnitude = apply("abs", x)
+    zeros = apply("clz", magnitude)
+    return magnitude, zeros, apply("shr_logical", apply("shl", magnitude, zeros), 1)
+
+
+def scale(x: Expression) -> Parts:
+    """What `scaled` takes of a scale, which is not negative."""
+    found = parts(x)
+    return Parts(apply("select", found.exponent, found.mantissa, 0), apply("add", found.exponent, 30))
+
+
+def scaled(x: Expression, by: Parts) -> Expression:
+    """A whole number, rounded to float32, times a scale."""
+    _, zeros, high = _high(x)
+    mantissa = apply("mul_shift_round_even", high, 1, 7)
+    above = apply("ge", apply("mul_shift_round_even", mantissa, by.mantissa, _BITS), 1 << _BITS + 1)
+    found = apply("mul_shift_round_even", mantissa, by.mantissa, apply("add", above, _BITS))
+    return _joined(found, apply("add", apply("sub", by.exponent, zeros), above), x, found)
+
+
+def product(x: Expression, y: Expression) -> Expression:
+    """The product."""
+    a, b = parts(x), parts(y)
+    above = apply("ge", apply("mul_shift_round_even", a.mantissa, b.mantissa, _BITS), 1 << _BITS + 1)
+    mantissa = apply("mul_shift_round_even", a.mantissa, b.mantissa, apply("add", above, _BITS))
+    exponent = apply("add", apply("add", a.exponent, b.exponent), apply("sub", above, _BIAS + 1))
+    some = _normal(exponent, a.exponent, b.exponent)
+    return _joined(mantissa, exponent, apply("xor", x, y), some)
+
+
+def total(x: Expression, y: Expression) -> Expression:
+    """The sum."""
+    a, b = (apply("and", v, MAGNITUDE) for v in (x, y))
+    high, low = apply("max", a, b), apply("min", a, b)
+    exponent, less = apply("shr", high, _BITS), apply("shr", low, _BITS)
+    apart = apply("min", apply("sub", exponent, less), 31)
+    wide = apply("select", less, _wide(low), 0)
+    shifted = apply("shr", wide, apart)
+    shifted = apply("or", shifted, apply("ne", apply("shl", shifted, apart), wide))
+    minus = apply("shr", apply("xor", x, y), 31)
+    found = apply("add", _wide(high), apply("sub", apply("xor", shifted, minus), minus))
+    zeros = apply("clz", found)
+    mantissa = apply("mul_shift_round_even", apply("shr_logical", apply("shl", found, zeros), 1), 1, 7)
+    exponent = apply("sub", apply("add", exponent, 1), zeros)
+    sign = apply("select", apply("ge", a, b), x, y)
+    # Where nothing is left there are 32 zeros; two operands of 0 have an exponent that is too small.
+    return _joined(mantissa, exponent, sign, apply("ge", apply("min", exponent, apply("sub", 31, zeros)), 0))
+
+
+def _wide(magnitude: Expression) -> Expression:
+    """The mantissa of a number with zeros behind it."""
+    return apply("shl", apply("or", apply("and", magnitude, _FRACTION), _ONE), _GUARD)
+
+
+def _divided(x: Parts, y: Parts) -> tuple[Expression, Expression]:
+    """The quotient of mantissas times 2^24, or 2^23 where it is 1 or above, which the second result tells."""
+    above = apply("ge", x.mantissa, y.mantissa)
+    found = apply("mul_shift_round_even", x.mantissa, y.inverse, apply("add", above, 29))
+    rest = apply("sub", apply("shl", x.mantissa, apply("sub", 24, above)), apply("mul", found, y.mantissa))
+    # The inverse is too small, if anything. A quotient of two mantissas is never a half.
+    return apply("add", found, apply("gt", rest, apply("shr", y.mantissa, 1))), above
+
+
+def quotient(x: Expression, y: Parts, sign: Expression) -> Expression:
+    """The quotient of x and y, which has that sign and is not 0."""
+    a = parts(x)
+    mantissa, above = _divided(a, y)
+    exponent = apply("add", apply("sub", a.exponent, y.exponent), apply("add", above, _BIAS - 2))
+    return _joined(mantissa, exponent, apply("xor", x, sign), _normal(exponent, a.exponent))
+
+
+def steps(x: Expression, y: Parts) -> Expression:
+    """The quotient of x and y rounded to a whole number; y is positive, and at least a 512th of x."""
+    a = parts(x)
+    mantissa, above = _divided(a, y)
+    shift = apply("sub", apply("sub", apply("add", y.exponent, 24), above), a.exponent)
+    found, minus = apply("mul_shift_round_even", mantissa, 1, apply("min", shift, 31)), apply("shr", x, 31)
+    return apply("sub", apply("xor", found, minus), minus)
