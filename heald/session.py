@@ -337,6 +337,7 @@ def compile(
     allow_host: bool = False,
     dims: Mapping[str, int] | None = None,
     dynamic: bool = False,
+    fixed_point: bool = False,
     bandwidth: Mapping[str, int] | None = None,
     latency: Mapping[str, int] | None = None,
     stall: int | None = None,
@@ -349,10 +350,12 @@ def compile(
     """Compile a source for a machine.
 
     `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
-    compiled model, whose source is compiled again and keeps its `allow_host`, `dims` and `dynamic`.
+    compiled model, whose source is compiled again and keeps its `allow_host`, `dims`, `dynamic` and
+    `fixed_point`.
     `allow_host` leaves operators that the machine cannot execute to the host; `dims` gives sizes that the
     model leaves open, by their name or INPUT.AXIS; `dynamic` quantises the other side of products with
-    quantised weights at run time. `bandwidth`, `latency` and `stall` are those of the run that tiles are
+    quantised weights at run time; `fixed_point` computes real numbers that have no exact form in fixed point,
+    to a stated error. `bandwidth`, `latency` and `stall` are those of the run that tiles are
     chosen for; `refine` puts so many plans of every product through the cycle model and takes the quickest.
     `inputs` hold values of scales, zero points and shapes that are inputs of a model, which the compiler must
     know; if it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it
@@ -362,7 +365,7 @@ def compile(
     settings = memories(hardware.config, latency, bandwidth, stall)
     if isinstance(source, GraphModel | ProgramModel):
         source = source.source if isinstance(source, GraphModel) else source.program
-    found = read_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic)
+    found = read_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic, fixed_point=fixed_point)
     if isinstance(found, Program):
         title = str(source) if isinstance(source, str | Path) else found.name
         return ProgramModel.of(hardware, title, found, after)

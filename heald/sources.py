@@ -14,7 +14,7 @@ from heald import problems
 from heald.problems import Problem
 from hw.errors import InputError
 from sw.compile.refused import OperatorsError
-from sw.frontend.model import parsed, read_file
+from sw.frontend.model import parsed, read_file, with_fixed_point
 from sw.frontend.protos import tensors
 from sw.frontend.refusal import Refusal
 from sw.frontend.sizes import with_sizes
@@ -111,12 +111,17 @@ GraphSource = OnnxSource | Problem
 
 
 def onnx_source(
-    source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
+    source: Any,
+    *,
+    allow_host: bool = False,
+    dims: Sizes | None = None,
+    dynamic: bool = False,
+    fixed_point: bool = False,
 ) -> OnnxSource:
     """A model by path, bytes, `onnx.ModelProto`, or as read before; `dims` gives sizes that it leaves open.
 
-    With `dynamic`, products with quantised weights quantise their other side at run time. Raises
-    `InputError` for what is none.
+    With `dynamic`, products with quantised weights quantise their other side at run time; with `fixed_point`,
+    real numbers without an exact form are in fixed point. Raises `InputError` for what is none.
     """
     if isinstance(source, OnnxSource):
         # What an earlier machine left to the host says nothing of another one.
@@ -128,15 +133,14 @@ def onnx_source(
     else:
         title, proto = source.graph.name or "model", source
     proto = with_sizes(proto, dims or {}, title)
-    return OnnxSource(title, with_dynamic(proto, title) if dynamic else proto, allow_host)
+    proto = with_dynamic(proto, title) if dynamic else proto
+    return OnnxSource(title, with_fixed_point(proto) if fixed_point else proto, allow_host)
 
 
-def read_source(
-    source: Any, *, allow_host: bool = False, dims: Sizes | None = None, dynamic: bool = False
-) -> GraphSource | Program:
+def read_source(source: Any, **options: Any) -> GraphSource | Program:
     """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or from another source.
 
-    `allow_host`, `dims` and `dynamic` are those of a model. Raises `InputError` for what cannot be read, and
+    `options` are those of a model, as of `onnx_source`. Raises `InputError` for what cannot be read, and
     for things of another kind.
     """
     if isinstance(source, Problem | Program):
@@ -148,7 +152,7 @@ def read_source(
     elif not isinstance(source, OnnxSource | bytes | bytearray | memoryview) and not hasattr(source, "graph"):
         kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"
         raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
-    return onnx_source(source, allow_host=allow_host, dims=dims, dynamic=dynamic)
+    return onnx_source(source, **options)
 
 
 def from_files(files: Mapping[str, bytes], *, allow_host: bool, hosted: Mapping[str, str]) -> GraphSource:

@@ -207,9 +207,9 @@ def explore(
     machine whose other fields all points have. `models` is a list of what `compile` takes (but no tile
     programs), or one of them. `storage` keeps the study, so that the same call goes on where an earlier one
     ended; without it nothing is kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`,
-    `synthesis`, `seed`, `energy`, `allow_host`, `dims` and `sim`, as of the command. Points are evaluated by
-    other processes, so a script must call this under `if __name__ == "__main__":`. Raises `InputError` for
-    what does not make sense.
+    `synthesis`, `seed`, `energy`, `allow_host`, `dims`, `fixed_point` and `sim`, as of the command. Points
+    are evaluated by other processes, so a script must call this under `if __name__ == "__main__":`. Raises
+    `InputError` for what does not make sense.
     """
     unknown = sorted(options.keys() - command.Request.__dataclass_fields__.keys())
     if unknown:

@@ -222,6 +222,11 @@ class _Nodes:
             scale, zero = scale.reshape(form), zero.reshape(form) if zero.size > 1 else zero
         return np.asarray(real.astype(np.float64) / scale + zero)
 
+    def step(self, name: str) -> float:
+        """The least step of a tensor's grid; 1 where it has none."""
+        scale = self.grids.get(name, (np.ones(()),))[0]
+        return float(scale.min()) if scale.all() else 1.0
+
     def float_error(self, name: str, theirs: Arrays) -> float:
         """How far float32 behind a tensor may be from the exact numbers, in its steps.
 
@@ -329,6 +334,8 @@ def _computed(
         if tensor.name in known:
             wanted = operator.output.of(held[tensor.name])
             steps, error = made.steps(tensor.name, theirs), made.float_error(tensor.name, theirs)
+            if (island := network.islands.get(tensor.name)) is not None:
+                error += island.error / made.step(tensor.name)
             _judge(found.setdefault(tensor.name, _Own()), operator, result, wanted, steps, error)
         else:
             operator.output.write(
@@ -353,7 +360,7 @@ def _judge(
     largest = float(apart.max(initial=0))
     own.largest = max(own.largest, largest)
     if ours.dtype.kind == "f":
-        own.documented &= largest <= _FLOATS * float(np.abs(theirs).max(initial=1))
+        own.documented &= largest <= _FLOATS * float(np.abs(theirs).max(initial=1)) + error
     elif ours.dtype.itemsize > 1:
         own.documented &= largest == 0
     elif steps is None or (largest <= 1 and isinstance(operator, Softmax | Normalisation)):

@@ -11,6 +11,7 @@ from heald.cli.options import (
     as_json,
     dimensions,
     directory,
+    fixed,
     hardware,
     host,
     machine,
@@ -29,6 +30,7 @@ from heald.progress import shown
 @host
 @dimensions
 @run_time
+@fixed
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
@@ -40,6 +42,7 @@ def command(
     allow_host: bool,
     dim: dict[str, int],
     dynamic: bool,
+    fixed_point: bool,
     inputs: Path | None,
     output: Path,
     print_after: str | None,
@@ -58,7 +61,7 @@ def command(
 
     bundle.check_target(output)
     after = printer(print_after, print_after_all)
-    source = onnx_source(model, allow_host=allow_host, dims=dim, dynamic=dynamic)
+    source = onnx_source(model, allow_host=allow_host, dims=dim, dynamic=dynamic, fixed_point=fixed_point)
     known = None if inputs is None else read_inputs(inputs)
     with shown(note) as say:
         made = session.compile(source, machine(hw, settings), inputs=known, after=after, progress=say)

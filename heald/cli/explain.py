@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heald.cli.options import PATH, as_json, changes, dimensions, machine, print_json, run_time
+from heald.cli.options import PATH, as_json, changes, dimensions, fixed, machine, print_json, run_time
 from hw.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @changes
 @dimensions
 @run_time
+@fixed
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
 @as_json
 def command(
@@ -32,6 +33,7 @@ def command(
     settings: tuple[str, ...],
     dim: dict[str, int],
     dynamic: bool,
+    fixed_point: bool,
     inputs: Path | None,
     json_: bool,
 ) -> int:
@@ -46,7 +48,7 @@ def command(
     from sw.graph.islands import islands, told
 
     config = machine(hw or "default", settings) if hw is not None or settings else None
-    source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic)
+    source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic, fixed_point=fixed_point)
     if inputs is not None:
         with contextlib.suppress(InputError):  # what is refused all the same is told below
             source = source.read(read_inputs(inputs), 0)[0]

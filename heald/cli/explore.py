@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from heald.cli.options import PATH, as_json, backend, dimensions, host, note, print_json
+from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, note, print_json
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
@@ -57,6 +57,7 @@ _PAUSE = 4.0
 @backend
 @host
 @dimensions
+@fixed
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
     """Explore the machines of SPACE.toml: cycles, resources, clock and energy of each for the models.

@@ -46,6 +46,12 @@ run_time = click.option(
     is_flag=True,
     help="Quantise the other side of products with quantised weights at run time (of a model).",
 )
+#: `--fixed-point`, as `fixed_point`.
+fixed = click.option(
+    "--fixed-point",
+    is_flag=True,
+    help="Compute real numbers that have no exact form in fixed point, to a stated error (of a model).",
+)
 #: `--refine`, as `refine`.
 refinement = click.option(
     "--refine",

@@ -18,6 +18,7 @@ from heald.cli.options import (
     as_json,
     backend,
     dimensions,
+    fixed,
     hardware,
     host,
     machine,
@@ -46,18 +47,18 @@ _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means.
 _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b")
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
+#: Options that say how a model is read.
+_OF_MODELS = ("allow_host", "dim", "dynamic", "fixed_point")
 #: Options that a kind of source refuses, with what they go with.
 _REFUSED = {
-    "--matmul": dict.fromkeys(("allow_host", "dim", "dynamic", "compare", "host_only"), "a model"),
+    "--matmul": dict.fromkeys((*_OF_MODELS, "compare", "host_only"), "a model"),
     "a model": {},
     "a tile program": {
         "refine": "products and convolutions",
-        **dict.fromkeys(("allow_host", "dim", "dynamic", "compare", "host_only"), "a model"),
+        **dict.fromkeys((*_OF_MODELS, "compare", "host_only"), "a model"),
     },
     "a directory": {
-        "allow_host": "a model",
-        "dim": "a model",
-        "dynamic": "a model",
+        **dict.fromkeys(_OF_MODELS, "a model"),
         "print_after": "what is compiled",
         "print_after_all": "what is compiled",
         "refine": "products and convolutions",
@@ -129,6 +130,7 @@ class _Run:
 @host
 @dimensions
 @run_time
+@fixed
 @backend
 @click.option(
     "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
@@ -227,6 +229,7 @@ def _compiled(
         allow_host=options["allow_host"],
         dims=options["dim"],
         dynamic=options["dynamic"],
+        fixed_point=options["fixed_point"],
         refine=options["refine"],
         inputs=arrays or {},
         seed=options["seed"],

@@ -70,6 +70,7 @@ class Request:
     energy: Path | None = None
     allow_host: bool = False
     dims: Mapping[str, int] = field(default_factory=dict)
+    fixed_point: bool = False
     sim: str = "verilator"
 
 
@@ -123,7 +124,8 @@ def _model(model: Any, request: Request) -> GraphSource:
         raise InputError(f"{model}: cannot be read: {error.strerror}") from None
     if missing:
         raise InputError(f"{model}: no such file; a model is an ONNX file")
-    source = read_source(model, allow_host=request.allow_host, dims=request.dims)
+    options = {"dims": request.dims, "fixed_point": request.fixed_point}
+    source = read_source(model, allow_host=request.allow_host, **options)
     if isinstance(source, Program):
         raise InputError(f"{source.name}: is a tile program; a model or a problem is needed")
     return source

@@ -34,21 +34,26 @@ def _gelu(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     return np.asarray(0.5 * x * (1 + _erf(x * math.sqrt(0.5))))
 
 
-def apply_function(op: str, operands: Sequence[np.ndarray], attributes: Mapping[str, Any]) -> np.ndarray:
-    """The float32 result of an operator for float32 operands that broadcast, by the reference of ONNX.
+def apply_function(
+    op: str,
+    operands: Sequence[np.ndarray],
+    attributes: Mapping[str, Any],
+    result: type[np.floating] = np.float32,
+) -> np.ndarray:
+    """The result of an operator for float32 operands that broadcast, by the reference of ONNX.
 
     Sums, products, quotients and roots rounded to float64 and then to float32 are those of float32.
     """
     from onnx import defs
 
-    kind = np.float32 if op in _SINGLE else np.float64
+    kind = np.float32 if op in _SINGLE and result is np.float32 else np.float64
     given: list[np.ndarray] = [x if x.dtype == np.bool_ else x.astype(kind) for x in operands]
     with np.errstate(all="ignore"):
         if op == "Gelu":
-            return _gelu(given[0], **attributes).astype(np.float32)
+            return _gelu(given[0], **attributes).astype(result)
         node = node_of(op, [True] * len(given), attributes)
         arrays = {f"i{i}": x for i, x in enumerate(given)}
-        return evaluated(node, int(defs.onnx_opset_version()), arrays, op)[0].astype(np.float32)
+        return evaluated(node, int(defs.onnx_opset_version()), arrays, op)[0].astype(result)
 
 
 def evaluated(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:

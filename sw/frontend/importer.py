@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sw.frontend.refusal import Refusal
 from sw.frontend.values import Constant, Dequantised, Stored, Value
 from sw.graph.expression import Argument, Expression
 from sw.graph.host import HostOperator
-from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
+from sw.graph.network import ELEMENTS, WORDS, Elementwise, Island, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
 #: Constants up to this size are compared with those that are there already.
@@ -25,8 +26,23 @@ _COMPARED_BYTES = 1 << 16
 class Importer:
     """The network so far."""
 
-    def __init__(self, model: OnnxModel, allow_host: bool, hosted: Mapping[str, str] = MappingProxyType({})):
+    def __init__(
+        self,
+        model: OnnxModel,
+        allow_host: bool,
+        hosted: Mapping[str, str] = MappingProxyType({}),
+        limbs: int = 0,
+    ):
         self.model, self.allow_host = model, allow_host
+        #: Bytes of an operand in fixed point that products take; 0 where fixed point is not asked for.
+        self.limbs = limbs
+        #: Why outputs of the model are not in fixed point.
+        self.unfit: dict[str, str] = {}
+        #: Whether more bytes may help: an error was too great.
+        self.imprecise = False
+        #: What real numbers became in fixed point, and what is known of such tensors.
+        self.points: dict[Any, Any] = {}
+        self.islands: dict[str, Island] = {}
         #: Nodes that the host shall execute, with the reason.
         self.wanted = hosted
         self.refusals: list[Refusal] = []

@@ -15,13 +15,17 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, in_order, names, tensors, typed
 from sw.frontend.sizes import Kind, check_sizes
 
+#: Where a model says that real numbers without an exact form are computed in fixed point.
+_FIXED_POINT = "heald.fixed_point"
+
 
 @dataclass(frozen=True)
 class OnnxModel:
     """What a file holds: inputs with type and shape, constants, nodes in an executable order, outputs.
 
     Nodes are those of the standard domain that outputs need and that do not follow from constants. `shapes`
-    are those of what is averaged, as far as they are known.
+    are those of what is averaged, as far as they are known. `fixed_point` says whether real numbers that have
+    no exact form are computed in fixed point.
     """
 
     name: str
@@ -31,6 +35,16 @@ class OnnxModel:
     nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fixed_point: bool = False
+
+
+def with_fixed_point(proto: Any) -> Any:
+    """A copy of a model whose real numbers may be in fixed point, which it keeps wherever it is written."""
+    made = type(proto)()
+    made.CopyFrom(proto)
+    if not any(p.key == _FIXED_POINT for p in made.metadata_props):
+        made.metadata_props.add(key=_FIXED_POINT, value="true")
+    return made
 
 
 def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
@@ -88,7 +102,8 @@ def _model(proto: Any, place: str) -> OnnxModel:
     nodes = folding.result(outputs)
     averaged = {node.inputs[0]: folding.kind(node.inputs[0]) for node in nodes if node.op == "ReduceMean"}
     shapes = {name: kind[1] for name, kind in averaged.items() if kind is not None}
-    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes)
+    fixed = any(p.key == _FIXED_POINT for p in proto.metadata_props)
+    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes, fixed)
 
 
 def valid(proto: Any, place: str) -> Any:

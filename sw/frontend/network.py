@@ -20,6 +20,7 @@ from sw.graph.fuse import fused, with_tensor
 from sw.graph.islands import gathered
 from sw.graph.network import Network, Tensor, whole
 from sw.operators import host
+from sw.operators.fixed import island
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
 #: Operators that the machine executes.
@@ -48,16 +49,32 @@ def import_model(
 
 
 def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapping[str, str]) -> Importer:
-    """The operators of a model, and what is refused of it: that is the host's."""
+    """The operators of a model, and what is refused of it: that is the host's.
+
+    In fixed point products take as few bytes of their operands as the limits of errors allow.
+    """
     model = load(source, place)
     for rewrite in REWRITES:
         model = rewrite(model)
-    importer = Importer(model, allow_host, hosted)
+    if not model.fixed_point:
+        return _read(Importer(model, allow_host, hosted))
+    tried: list[Importer] = []
+    for limbs in (2, 3, 4):
+        tried.append(_read(Importer(model, allow_host, hosted, limbs)))
+        if not tried[-1].imprecise:
+            break
+    return min(tried, key=lambda importer: len(importer.refusals))
+
+
+def _read(importer: Importer) -> Importer:
+    model = importer.model
     for name, (dtype, shape) in model.inputs.items():
         importer.tensors[name] = Tensor(name, shape, str(dtype))
         importer.values[name] = Stored(whole(importer.tensors[name]), str(dtype))
     for node in model.nodes:
         _import(importer, node)
+    if importer.limbs:
+        island.outputs(importer)
     host.outputs(importer)
     return importer
 
@@ -70,8 +87,10 @@ def network_of(importer: Importer, fuse: bool = True) -> Network:
         for old, new in ((name, inner), (instead, name)):
             operators = [with_tensor(operator, old, new) for operator in operators]
             tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
-    ranges = importer.ranges
-    network = Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges)
+    ranges, islands = importer.ranges, importer.islands
+    network = Network(
+        *(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges, islands)
+    )
     return gathered(fused(network) if fuse else network)
 
 
@@ -89,7 +108,7 @@ def _import(importer: Importer, node: OnnxNode) -> None:
             if reason := node.refused or importer.wanted.get(node.name):
                 raise node.error(reason.removeprefix(f"{node.place}: "))
             handler = _handler(importer, node)
-            found = attempt(handler, importer, node)
+            found = attempt(island.extended(handler) if importer.limbs else handler, importer, node)
         except InputError as error:
             found = _left_to_host(importer, node, str(error))
     importer.values.update({n: v for n, v in zip(node.outputs, found, strict=False) if n and v is not None})

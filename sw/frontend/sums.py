@@ -167,9 +167,20 @@ def several_parts(to: Lowering, parts: Sequence[Whole], constant: np.ndarray, ze
     return clamped(apply("add", whole, zero), to.low, to.high)
 
 
+def in_fixed_point(to: Lowering, parts: Sequence[Summand], constant: np.ndarray, bits: int) -> Expression:
+    """A sum with so many fractional bits, of which 32 bits hold every part."""
+    total: Expression = to.numbers(np.rint(constant * 2.0**bits).astype(np.int64), "constant")
+    for part in parts:
+        factor = collapsed(part.factor(np.float64))
+        total = apply("add", _fixed(to, _single(to, part).value, part.leaf.reach, factor, bits), total)
+    return total
+
+
 def _fixed(to: Lowering, value: Expression, reach: int, factor: np.ndarray, bits: int) -> Expression:
     """A whole number up to `reach` times factors, with fractional bits, a quarter of the last one exact."""
     scaled = factor * 2.0**bits
+    if np.all(scaled == 1):
+        return value
     shift = np.minimum(30 - np.frexp(np.abs(scaled))[1].astype(np.int64), 62)
     if reach * 2.0 ** -(int(shift.min()) + 1) <= 0.25:
         shift = shift.min()

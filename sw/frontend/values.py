@@ -66,6 +66,27 @@ class Dequantised:
         return self.scale.size == 1 and self.zero.size == 1
 
 
+#: The greatest error, of the range of a tensor, of real numbers that leave fixed point.
+RANGE = 2.0**-10
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint(Dequantised):
+    """Real numbers of an int32 tensor, with a power of two as scale (`sw.operators.fixed`).
+
+    They are from `low` to `high`, and at most `error` from those that exact arithmetic gives.
+    """
+
+    low: float
+    high: float
+    error: float
+
+    @property
+    def rough(self) -> bool:
+        """Whether the error is too great for real numbers that leave fixed point as they are."""
+        return self.error > RANGE * (self.high - self.low)
+
+
 @dataclass(frozen=True, eq=False)
 class Real:
     """The result of an operator for each element of real operands, which have its shape or one element."""
@@ -81,12 +102,14 @@ class Real:
 class Structured:
     """The real result of an operator on whole tensors (softmax, normalisation, pooling).
 
-    `make` computes it on a grid: it appends the operator for a name, and gives a view of its result.
+    `make` computes it on a grid: it appends the operator for a name, and gives a view of its result. `fixed`
+    gives it in fixed point, where that is asked for.
     """
 
     node: OnnxNode
     shape: tuple[int, ...]
     make: Callable[[str, Quantisation], View]
+    fixed: Callable[[], Reals] | None = None
 
 
 @dataclass(frozen=True, eq=False)

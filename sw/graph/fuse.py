@@ -27,7 +27,7 @@ MOST_OPERATIONS = 64
 #: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n,
 #: a sum in float32 some 500.
 MOST_SIZE = 1 << 14
-MOST_TABLES = 4
+MOST_TABLES = 2
 
 
 def fused(network: Network) -> Network:

@@ -30,7 +30,7 @@ from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
 from sw.operators.places import FILL, assembled
-from sw.operators.products import Bytes, Side, constant_along, depths, greatest_sum, part_of
+from sw.operators.products import Bytes, Side, constant_along, depths, greatest_sum, part_of, scales
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
@@ -200,7 +200,7 @@ def _real(
     importer: Importer, node: OnnxNode, x: Dequantised, w: Dequantised, zero_w: Zeros, scale: np.ndarray
 ) -> Value:
     """The convolution with weights that have these zero points and scales, in parts where sums are large."""
-    scale = (x.scale.reshape(()) * scale).astype(np.float32)
+    scale = scales(importer, x.scale.reshape(()), scale)
     zero_x = int(x.zero.item())
 
     def made(images: Dequantised, weights: Dequantised) -> tuple[Dequantised, int]:

@@ -12,7 +12,7 @@ from sw.frontend.importer import Importer
 from sw.frontend.lowering import collapsed
 from sw.frontend.node import OnnxNode
 from sw.frontend.sizes import Kind, inferred
-from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
+from sw.frontend.values import Constant, Dequantised, FixedPoint, Quantisation, Stored, Value
 from sw.graph.host import HostOperator, check_node, known_opset, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
@@ -103,7 +103,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             if view.tensor != name or view != whole(importer.tensors[name]):
                 importer.copy(node, view, _named(importer, name, view.shape, element))
             return
-        case Dequantised() if len(_axes(value)) < 2:
+        case Dequantised() if _dequantisable(value):
             dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
             return
         case Stored(view, element):
@@ -122,8 +122,8 @@ def _output(importer: Importer, name: str, value: Value) -> None:
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
     """Note that the host computes an output; gives the reason."""
-    text = "computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
-    importer.refuse(node, f"{node.place} {text}", f"output {name!r}")
+    text = f"{node.place} computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
+    importer.refuse(node, importer.unfit.get(name, text), f"output {name!r}")
     return importer.refusals[-1].reason
 
 
@@ -144,7 +144,8 @@ def dequantised(
         raise node.error("scales must differ along one axis at most")
     places = tuple(slice(None) if a in axes else 0 for a in range(len(value.shape)))
     scale, zero = (np.broadcast_to(x, value.shape)[places] for x in (value.scale, value.zero))
-    operands: list[View | None] = [value.view, importer.constant(scale, f"{output.tensor}.scale")]
+    step = importer.constant(scale.astype(np.float32), f"{output.tensor}.scale")
+    operands: list[View | None] = [value.view, step]
     if value.element != "int32":
         held = zero.astype(value.element)
         operands.append(importer.constant(held, f"{output.tensor}.zero"))
@@ -161,6 +162,11 @@ def _axes(value: Dequantised) -> list[int]:
     return [a for a in range(len(value.shape)) if any(x.shape[a] > 1 for x in pair)]
 
 
+def _dequantisable(value: Dequantised) -> bool:
+    """Whether DequantizeLinear gives the real numbers of a tensor, near enough where it is in fixed point."""
+    return len(_axes(value)) < 2 and not (isinstance(value, FixedPoint) and value.rough)
+
+
 def hosted_value(importer: Importer, name: str, reason: str) -> View:
     """A name of the model as a tensor that the host can read, computed by it where necessary."""
     if name in importer.hosted:
@@ -173,7 +179,7 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
             found = view
         case Constant(array):
             found = importer.constant(array, name)
-        case Dequantised() if len(_axes(value)) < 2:
+        case Dequantised() if _dequantisable(value):
             output = importer.tensor(f"{name}.real", value.shape, "float32")
             found = dequantised(importer, importer.producers[name], value, output, False, reason)
         case _:

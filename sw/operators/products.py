@@ -211,6 +211,11 @@ def constant_along(
     return first
 
 
+def scales(importer: Importer, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Scales of sums of products: rounded to float32 as onnxruntime has them, exact next to fixed point."""
+    return np.asarray(a.astype(np.float64) * b if importer.limbs else (a * b).astype(np.float32))
+
+
 def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Value:
     """The product of two dequantised operands: sums of whole numbers with the product of the scales.
 
@@ -230,7 +235,7 @@ def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Valu
         )
         found.append((scale, zeros(importer, zero, f"{node.outputs[0]}.{name}", lambda z: z)))
     (scale_a, zero_a), (scale_b, zero_b) = found
-    scale = (scale_a * scale_b).astype(np.float32)
+    scale = scales(importer, scale_a, scale_b)
 
     def made(x: Dequantised, y: Dequantised) -> tuple[Dequantised, int]:
         total, limit = product(importer, node, x, y, zero_a, zero_b)

@@ -17,6 +17,7 @@ from sw.frontend.quantised import on_grid
 from sw.frontend.values import (
     Constant,
     Dequantised,
+    FixedPoint,
     Quantisation,
     Real,
     Reals,
@@ -43,9 +44,10 @@ def viewed(value: Value, on_view: OnView, on_array: OnArray) -> Value:
     match value:
         case Stored(view, element):
             return Stored(on_view(view), element)
-        case Structured(node, shape, make):
+        case Structured(node, shape, make, fixed):
             shape = on_array(np.broadcast_to(np.int8(0), shape)).shape
-            return Structured(node, shape, lambda name, grid: on_view(make(name, grid)))
+            seen = None if fixed is None else lambda: _real(fixed(), on_view, on_array)
+            return Structured(node, shape, lambda name, grid: on_view(make(name, grid)), seen)
         case _:
             return _real(value, on_view, on_array)
 
@@ -54,9 +56,9 @@ def _real(value: Reals, on_view: OnView, on_array: OnArray) -> Reals:
     match value:
         case Constant(held):
             return Constant(on_array(held))
-        case Dequantised(view, element, scale, zero, reach):
+        case Dequantised(view, _, scale, zero):
             scale, zero = (x if x.size == 1 else on_array(x) for x in (scale, zero))
-            return Dequantised(on_view(view), element, scale, zero, reach)
+            return dataclasses.replace(value, view=on_view(view), scale=scale, zero=zero)
         case Real(op, inputs, shape, node, attributes):
             seen = tuple(
                 x if isinstance(x, Constant) and x.array.size == 1 else _real(x, on_view, on_array)
@@ -109,13 +111,23 @@ def joined(
     uniform = [p for p in values if isinstance(p, Dequantised) and p.uniform]
     grids = {(p.element, p.scale.item(), p.zero.item()) for p in uniform}
     if len(uniform) == len(values) and len(grids) == 1:
-        first = uniform[0]
+        first = united(uniform, *([fill] if (places < 0).any() else []))
         low, high = LIMITS[first.element]
         number = fill / float(first.scale.item()) + int(first.zero.item())
         if number.is_integer() and low <= number <= high:
             grid = Quantisation(first.element, first.scale, first.zero, node)
             return dataclasses.replace(first, view=make(f"{name}.whole", grid))
     return Structured(node, places.shape, make)
+
+
+def united(parts: Sequence[Dequantised], *numbers: float) -> Dequantised:
+    """A part as one of all and of numbers: in fixed point its range and error may be those of any."""
+    fixed = [p for p in parts if isinstance(p, FixedPoint)]
+    if not fixed:
+        return parts[0]
+    low, high = min([*numbers, *(p.low for p in fixed)]), max([*numbers, *(p.high for p in fixed)])
+    reach, error = max(p.reach for p in parts), max(p.error for p in fixed)
+    return dataclasses.replace(fixed[0], reach=reach, error=error, low=low, high=high)
 
 
 def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple[list[View], str]:

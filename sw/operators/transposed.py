@@ -23,7 +23,7 @@ from sw.graph.expression import Number
 from sw.graph.network import ImageConvolution, View
 from sw.graph.views import sliced
 from sw.operators.elementwise.reals import combined
-from sw.operators.products import Side, constant_along, greatest_sum
+from sw.operators.products import Side, constant_along, greatest_sum, scales
 from sw.operators.registry import imports
 from sw.operators.shapes import moved, places_of
 from sw.patches import Axis
@@ -130,9 +130,9 @@ def _conv_transpose(importer: Importer, node: OnnxNode) -> Value:
         raise node.error("the weights must be constants")
     total, limit = transposed(importer, node, x, held, int(w.zero.flat[0]), groups)
     channel = np.tile(scale.reshape(-1), groups).reshape(-1, *(1,) * (len(x.shape) - 2))
-    wide = (x.scale.reshape(()) * scale).astype(np.float32) if scale.size == 1 else None
+    wide = scales(importer, x.scale.reshape(()), scale) if scale.size == 1 else None
     if wide is None:
-        wide = np.broadcast_to((x.scale.reshape(()) * channel).astype(np.float32), total.shape)
+        wide = np.broadcast_to(scales(importer, x.scale.reshape(()), channel), total.shape)
     result = Dequantised(total, "int32", wide.reshape(()) if wide.size == 1 else wide, np.asarray(0), limit)
     if not node.optional(2):
         return result

@@ -28,6 +28,8 @@ def real(node: OnnxNode, value: Value, what: str) -> Reals:
     if isinstance(value, Constant):
         return value
     if isinstance(value, Structured):
+        if value.fixed is not None:
+            return value.fixed()
         raise node.error(f"the result of {value.node.place} must go through QuantizeLinear first")
     if isinstance(value, Stored):
         if value.element.startswith("float"):
@@ -87,7 +89,9 @@ def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> De
         return None
     if importer.array(total.view) is not None or np.broadcast_shapes(total.shape, bias.shape) != total.shape:
         return None
-    apart = np.abs(bias.scale.astype(np.float64) - total.scale) > SAME_SCALE * np.abs(total.scale)
+    # In fixed point errors are stated.
+    same = 0.0 if importer.limbs else SAME_SCALE
+    apart = np.abs(bias.scale.astype(np.float64) - total.scale) > same * np.abs(total.scale)
     if np.any(apart):
         return None
     most = int(np.abs(array.astype(np.int64)).max())

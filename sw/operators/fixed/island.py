@@ -1,0 +1,175 @@
+"""Where fixed point begins and ends: what else would be refused, and the limit of its error."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from hw.errors import InputError
+from sw.frontend.affine import affine
+from sw.frontend.importer import Handler, Importer
+from sw.frontend.node import OnnxNode
+from sw.frontend.quantised import BYTES, on_grid
+from sw.frontend.values import (
+    RANGE,
+    Constant,
+    Dequantised,
+    FixedPoint,
+    Quantisation,
+    Real,
+    Reals,
+    Stored,
+    Structured,
+    Value,
+    is_real,
+)
+from sw.graph.network import Island
+from sw.operators.fixed.bounds import Bound, bound, is_fixed, is_wide
+from sw.operators.fixed.elements import CHOICES, aligned, base_of, bits_of, fixed
+from sw.operators.fixed.products import LINEAR, linear
+from sw.operators.fixed.rows import normalisation, reduced, softmax
+from sw.operators.quantisation import parameters
+
+#: The greatest error of what QuantizeLinear rounds, in steps of its scale.
+STEP = 2.0**-6
+#: What operators on whole tensors become.
+_ROWS: dict[str, Callable[[Importer, OnnxNode], Reals]] = {
+    "Softmax": softmax,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), normalisation),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "GlobalAveragePool", "GlobalMaxPool"), reduced),
+}
+
+#: Inputs whose elements operators put next to each other; none: all of them.
+_DATA = {"Concat": (), "Pad": (0,), **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2))}
+
+
+def extended(handler: Handler) -> Handler:
+    """A handler that leaves to fixed point what it refuses, and holds what it makes to the limit."""
+
+    def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
+        before, known, made = len(importer.operators), len(importer.points), len(importer.islands)
+        try:
+            found = handler(importer, node)
+        except InputError:
+            _undo(importer, before, known, made)
+            instead = _instead(importer, node, handler)
+            if instead is None:
+                raise
+            found = instead
+        try:
+            every: list[Value] = list(found) if isinstance(found, Sequence) else [found]
+            return [_settled(importer, node, value, handler) for value in every]
+        except InputError:
+            _undo(importer, before, known, made)
+            raise
+
+    return tried
+
+
+def _undo(importer: Importer, operators: int, fixed_values: int, islands: int) -> None:
+    """Forget what was appended since."""
+    del importer.operators[operators:]
+    for held, count in ((importer.points, fixed_values), (importer.islands, islands)):
+        for key in list(held)[count:]:
+            del held[key]
+
+
+def _instead(importer: Importer, node: OnnxNode, handler: Handler) -> Value | None:
+    """What fixed point makes of a node that is refused otherwise; None where it has nothing."""
+    values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
+    if not values or not all(is_real(v) or isinstance(v, Constant) for v in values[:1]):
+        return None
+    if node.op in LINEAR:
+        return linear(importer, node, handler)
+    if node.op in _ROWS:
+        return _ROWS[node.op](importer, node)
+    if node.op == "QuantizeLinear":
+        return _quantised(importer, node, fixed(importer, node, values[0]))
+    return None
+
+
+def _quantised(importer: Importer, node: OnnxNode, value: Dequantised) -> Stored:
+    scale, zero, element = parameters(importer, node, value.shape)
+    if element not in BYTES:
+        raise node.error(f"the result must be int8 or uint8, not {element}")
+    grid = Quantisation(element, scale, zero, node)
+    return Stored(on_grid(importer, node, value, grid, node.outputs[0]), element)
+
+
+def _joined(importer: Importer, node: OnnxNode, handler: Handler) -> Reals:
+    """Elements of several operands, which get the same fractional bits."""
+    data = [i for i in _DATA[node.op] if i < len(node.inputs)] or range(len(node.inputs))
+    parts = aligned(importer, node, [fixed(importer, node, importer.value(node, i)) for i in data])
+    names = list(node.inputs)
+    for i, part in zip(data, parts, strict=True):
+        names[i] = f"{node.outputs[0]}.part{i}"
+        importer.values[names[i]] = part
+    found = handler(importer, dataclasses.replace(node, inputs=tuple(names)))
+    assert isinstance(found, FixedPoint)
+    return found
+
+
+def _settled(importer: Importer, node: OnnxNode, value: Value, handler: Handler) -> Value:
+    """A result as it is kept: in fixed point where nothing else can come of it; its error at an end."""
+    match value:
+        case Structured(fixed=None) if node.op in _ROWS:
+            return dataclasses.replace(value, fixed=lambda: _ROWS[node.op](importer, node))
+        case Structured(fixed=None) if node.op in _DATA:
+            return dataclasses.replace(value, fixed=lambda: _joined(importer, node, handler))
+        case Real() if _lasting(value):
+            return fixed(importer, node, value)
+        case Stored() if node.op == "QuantizeLinear":
+            _check_end(importer, node, value)
+    return value
+
+
+def _lasting(value: Real) -> bool:
+    """Whether only fixed point can compute a value: of several operands, and no sum, with functions."""
+    if affine(value) is not None or value.op in CHOICES or base_of(value) is not value:
+        return False
+    wide = [x for x in value.inputs if is_wide(x)]
+    return len(wide) > 1 or is_fixed(value) or any(affine(x) is None for x in wide)
+
+
+def _check_end(importer: Importer, node: OnnxNode, value: Stored) -> None:
+    """The error of what QuantizeLinear rounds must be small in its steps."""
+    real = importer.value(node, 0)
+    if isinstance(real, Structured) or not is_real(real):
+        return
+    assert not isinstance(real, Stored)
+    if isinstance(real, Real) and real in importer.points:
+        real = importer.points[real]
+    if not is_fixed(real):
+        return
+    scale, _, _ = parameters(importer, node, value.shape)
+    known, step = bound(real), float(scale.min())
+    if known.error > STEP * step:
+        raise _too_great(importer, node, known, step, "the step of its scale")
+    importer.islands[value.view.tensor] = Island(node.place, known.low, known.high, None, known.error)
+
+
+def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, what: str) -> InputError:
+    importer.imprecise = True
+    return node.error(
+        f"the error of fixed point before it may be {known.error:.3g}, {known.error / unit:.2g} of {what} "
+        f"({unit:.4g}); at most {STEP if 'step' in what else RANGE:g} is allowed; QuantizeLinear and "
+        f"DequantizeLinear nearer to it are needed"
+    )
+
+
+def outputs(importer: Importer) -> None:
+    """Outputs of the model that are real numbers, in fixed point."""
+    for name in importer.model.outputs:
+        value, node = importer.values.get(name), importer.producers.get(name)
+        if node is None or not isinstance(value, Real | Structured | FixedPoint):
+            continue
+        before, known, islands = len(importer.operators), len(importer.points), len(importer.islands)
+        try:
+            found = fixed(importer, node, value)
+            if found.rough:
+                raise _too_great(importer, node, bound(found), found.high - found.low, "its range")
+            importer.values[name] = found
+            importer.islands[name] = Island(node.place, found.low, found.high, bits_of(found), found.error)
+        except InputError as error:
+            _undo(importer, before, known, islands)
+            importer.unfit[name] = str(error)
