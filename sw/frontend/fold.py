@@ -275,7 +275,7 @@ def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
         return node.inputs[0]
     before = folding.makers.get(node.inputs[0])
     first = folding.kind(before.inputs[0]) if before is not None and before.op == "Cast" else None
-    if before is None or first is None or not np.can_cast(first[0], kind[0], "safe"):
+    if before is None or first is None or kind[0].kind == "O" or not np.can_cast(first[0], kind[0], "safe"):
         return None
     return _cast(folding, dataclasses.replace(node, inputs=before.inputs)) or dataclasses.replace(
         node, inputs=before.inputs

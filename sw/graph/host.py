@@ -140,10 +140,12 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
 def check_node(node: NodeProto, opset: int, elements: Sequence[str], result: str, name: str) -> None:
     """Raise `InputError` for a node that onnxruntime cannot execute on these types and with such a result."""
     for element in (*elements, result):
-        if np.dtype(element).isbuiltin != 1:
+        strings = np.dtype(element).kind == "O"
+        if strings or np.dtype(element).isbuiltin != 1:
             raise InputError(
-                f"{name}: tensors of {element} cannot be handed to onnxruntime, which runs the host's "
-                f"operators; convert the model to float32, float16 or whole numbers of 8 bits and more"
+                f"{name}: tensors of {'strings' if strings else element} cannot be handed to onnxruntime, "
+                f"which runs the host's operators; convert the model to float32, float16 or whole numbers of "
+                f"8 bits and more"
             )
     kinds = tuple((f"i{i}", element) for i, element in enumerate(elements))
     _session(node.SerializeToString(), opset, kinds, name)

@@ -180,6 +180,14 @@ def test_open_sizes_must_be_given(given: dict[str, int], text: str) -> None:
         load(with_sizes(model, given, "model"))
 
 
+def test_an_open_size_is_quoted_for_the_shell() -> None:
+    b = Builder()
+    model = opened(b, casts(b))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "it's"
+    with pytest.raises(InputError, match="open: --dim 'it'\"'\"'s'=1 --dim rows=SIZE"):
+        load(model)
+
+
 def test_a_size_of_an_axis_goes_before_that_of_its_name() -> None:
     b = Builder()
     model = opened(b, casts(b))

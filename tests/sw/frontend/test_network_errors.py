@@ -18,7 +18,7 @@ from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.contrib import CONTRIB
 from sw.frontend.network import SUPPORTED, import_model
-from sw.frontend.refusal import RefusedError
+from sw.frontend.refusal import Refusal, RefusedError, summary
 from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
 from tests.sw.quantised_models import encoder, runtime
@@ -220,6 +220,12 @@ def test_all_that_is_refused_is_told_at_once(tmp_path: Path, capsys: pytest.Capt
     assert lines[-2] == "5 refused, 2 of them by themselves"
     assert lines[-1].startswith("6 operators on the host in 1 island: 0 tensors cross")
     assert set(hosted(model)) == {"MatMul", "Relu", "QuantizeLinear", "DequantizeLinear", "Hardmax"}
+
+
+def test_a_refusal_without_a_remedy_ends_with_what_is_refused() -> None:
+    refusals = [Refusal("node a (Own)", "a", "Own", "it is not known", lost=True)] * 2
+    assert summary(refusals).endswith("1 more is refused: 1 Own (heald explain lists all)")
+    assert summary(refusals[:1]) == "node a (Own): it is not known"
 
 
 def test_nodes_may_be_out_of_order() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from heald.session import compile
 from heald.testing.models import Builder
@@ -264,3 +264,10 @@ def test_dropout_in_training_is_refused_unless_it_drops_nothing() -> None:
                 import_model(model, allow_host=True)
         else:
             same(model)
+
+
+def test_bool_that_the_host_makes_is_cast_by_the_host() -> None:
+    b = Builder(1)
+    made = b.op("IsInf", b.input((2, 3), "float32"))
+    y = b.quantised(b.op("Cast", made, to=TensorProto.FLOAT), "uint8", 0.25)
+    assert same(b.model(y, opset=19)) == ["IsInf", "Cast", "QuantizeLinear"]

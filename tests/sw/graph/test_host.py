@@ -82,8 +82,10 @@ def test_operators_that_draw_numbers_are_refused() -> None:
             import_model(model, allow_host=True)
 
 
-@pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4])
-def test_types_that_numpy_does_not_have_are_refused_at_import(kind: int) -> None:
+@pytest.mark.parametrize(
+    "kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.STRING]
+)
+def test_types_that_tensors_do_not_have_are_refused_at_import(kind: int) -> None:
     b = Builder()
     model = b.model(b.op("Cast", b.op("Cast", b.input((4,), "float32"), to=kind), to=TensorProto.FLOAT))
     with pytest.raises(InputError, match=r"n0 \(Cast\): .*tensors of \w+ cannot be handed to onnxruntime"):
