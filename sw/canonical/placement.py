@@ -344,14 +344,16 @@ class _Builder:
         """The scalar that the loops inside of so many loops move on."""
         nest = self.placement.nest(expr, use.spot.body)
         outermost = next(b for b in nest if b.depth == depth + 1)
-        known = outermost.values.get((expr, -1, use.in_memory))
+        # Loops one after the other may have the same variable: each nest keeps its own value.
+        key = (expr, -id(nest[0]), use.in_memory)
+        known = outermost.values.get(key)
         if known is not None:
             return known
         how = self.placement.induction(expr, outermost, use.spot.body)
         assert how is not None
         assert outermost.parent is not None
         variable = self.variable(expr, use, FULL)
-        outermost.values[expr, -1, use.in_memory] = variable
+        outermost.values[key] = variable
         before = Spot(outermost.parent, outermost.index)
         self.add(
             before, Assign(variable.name, self.resolve(how.start, dataclasses.replace(use, spot=before)))

@@ -53,6 +53,24 @@ def cycles(program: Program, registers: int, strategy: Strategy) -> int | None:
     return run.scalar_cycles
 
 
+SIBLINGS = """@program
+def p():
+    for t in range(4):
+        for n in range(2):
+            LA = load_a(memory=4096 + 24*n, target=n % 2 * 512, outer=2, inner=12, load_stride=12,
+                        load_pitch=12, warp=0)
+        for n in range(2):
+            LB = load_a(memory=4096 + 24*n, target=n % 2 * 512, outer=2, inner=12, load_stride=12,
+                        load_pitch=12, warp=0)
+"""
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_loops_with_one_variable_keep_their_own_values(strategy: Strategy) -> None:
+    # The second loop had the addresses that the first one left.
+    assert cycles(parse_program(SIBLINGS), 32, strategy) is not None
+
+
 def test_a_loader_is_as_good_as_one_written_by_hand() -> None:
     program = parse_program(LOADER)
     kept = optimise(program, 16)
