@@ -49,16 +49,19 @@ def _axis(
     mode = node.attributes.get("auto_pad", "NOTSET")
     reach = (kernel - 1) * dilation + 1
     more = 0
+    if mode not in _MODES:
+        raise node.error(f"auto_pad must be {', '.join(_MODES)}, not {mode}")
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         outputs = -(-size // stride)
-        total = max(0, (outputs - 1) * stride + reach - size)
-        small, large = total // 2, total - total // 2
+        total = (outputs - 1) * stride + reach - size
+        shifted = total < 0 and node.attributes.get("count_include_pad", 0)
+        if node.op.endswith("Pool") and (reach > kernel or shifted):
+            raise node.error(f"auto_pad {mode} of such windows differs in ONNX and onnxruntime; give pads")
+        small, large = max(0, total) // 2, max(0, total + 1) // 2
         before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
     elif mode == "VALID":
         before = after = 0
-    elif mode != "NOTSET":
-        raise node.error(f"auto_pad must be {', '.join(_MODES)}, not {mode}")
-    elif node.attributes.get("ceil_mode", 0):
+    if node.attributes.get("ceil_mode", 0) and not mode.startswith("SAME"):
         outputs = -(-(size + before + after - reach) // stride) + 1
         if (outputs - 1) * stride >= size + before:
             # The last window would start behind the image.

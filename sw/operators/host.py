@@ -227,7 +227,7 @@ def _inferred(
         kinds = inferred(node, importer.model.opset, given)
     except InputError as error:
         raise node.error(f"the host cannot execute it: {error}") from None
-    found = [(kind[1], str(kind[0])) for kind in kinds if kind is not None and all(kind[1])]
+    found = [(kind[1], str(kind[0])) for kind in kinds if kind is not None and min(kind[1], default=1) > 0]
     if len(found) < len(kinds):
         raise node.error("the shape of its result must be known and without empty axes")
     return found

@@ -85,6 +85,8 @@ def _sizes(
     ratios = [number / shape[axis] for axis, number in zip(axes, numbers, strict=True)]
     policy = node.attributes.get("keep_aspect_ratio_policy", "stretch")
     one = {"not_larger": min, "not_smaller": max}.get(policy)
+    if one is not None and any(int(a) < 0 for a in chosen):
+        raise node.error("negative axes with a policy differ in ONNX and onnxruntime; count axes from 0")
     for axis, number, ratio in zip(axes, numbers, ratios, strict=True):
         scale = ratio if one is None else one(ratios)
         sizes[axis] = int(number) if one is None else math.floor(shape[axis] * scale + 0.5)

@@ -101,6 +101,8 @@ def stretches(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> li
         before, outputs = pads[axis], full - pads[axis] - pads[count + axis]
         if mode == "VALID":
             before, outputs = 0, full
+        if mode.startswith("SAME") and wanted is not None and wanted[axis] > full:
+            raise node.error("auto_pad SAME with kernels below the strides differs in onnxruntime; give pads")
         if wanted is not None:
             total, outputs = max(0, full - wanted[axis]), int(wanted[axis])
             before = total // 2 if mode == "SAME_UPPER" else total - total // 2

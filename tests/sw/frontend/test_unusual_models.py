@@ -271,3 +271,48 @@ def test_bool_that_the_host_makes_is_cast_by_the_host() -> None:
     made = b.op("IsInf", b.input((2, 3), "float32"))
     y = b.quantised(b.op("Cast", made, to=TensorProto.FLOAT), "uint8", 0.25)
     assert same(b.model(y, opset=19)) == ["IsInf", "Cast", "QuantizeLinear"]
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(7, 2, 3), (9, 1, 3), (8, 3, 3), (9, 2, 4)])
+def test_windows_without_padding_may_be_rounded_up(op: str, size: int, kernel: int, stride: int) -> None:
+    b = Builder(1)
+    x = b.real(b.input((1, 2, size), "uint8"), "uint8", 0.25)
+    how = {"kernel_shape": [kernel], "strides": [stride], "auto_pad": "VALID", "ceil_mode": 1}
+    assert same(b.model(b.quantised(b.op(op, x, **how), "uint8", 0.125), opset=17)) == []
+
+
+def pool_with_dilations(b: Builder, x: str) -> str:
+    return b.op("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2], auto_pad="SAME_UPPER")
+
+
+def pool_with_strides(b: Builder, x: str) -> str:
+    how = {"kernel_shape": [1, 1], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}
+    return b.op("AveragePool", x, auto_pad="SAME_UPPER", **how)
+
+
+def transposed_with_strides(b: Builder, x: str) -> str:
+    w = b.real(b.constant(np.ones((2, 1, 1, 1)), np.int8), "int8", 0.5)
+    return b.op("ConvTranspose", x, w, strides=[3, 3], auto_pad="SAME_UPPER")
+
+
+def resized_by_policy(b: Builder, x: str) -> str:
+    how = {"axes": [2, -1], "keep_aspect_ratio_policy": "not_smaller", "mode": "nearest"}
+    return b.op("Resize", x, "", "", b.constant([12, 4], np.int64), **how)
+
+
+@pytest.mark.parametrize(
+    "make", [pool_with_dilations, pool_with_strides, transposed_with_strides, resized_by_policy]
+)
+def test_what_onnx_and_onnxruntime_see_differently_is_refused(make: Callable[[Builder, str], str]) -> None:
+    b = Builder(1)
+    y = b.quantised(make(b, b.real(b.input((1, 2, 9, 9), "uint8"), "uint8", 0.25)), "uint8", 0.5)
+    graph = helper.make_graph(
+        b.nodes, "test", b.inputs, [helper.make_empty_tensor_value_info(y)], b.constants
+    )
+    graph.output[0].type.tensor_type.elem_type = TensorProto.UINT8
+    for axis in "abcd":
+        graph.output[0].type.tensor_type.shape.dim.add().dim_param = axis
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    with pytest.raises(InputError, match=r"differs? in (ONNX and )?onnxruntime; (give pads|count axes)"):
+        import_model(model)
