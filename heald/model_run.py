@@ -23,6 +23,7 @@ from heald.run import Run
 from heald.sources import OnnxSource
 from hw.errors import InputError
 from sw.compile.legal import stores_sums
+from sw.graph.accuracy import told
 from sw.graph.host import HostOperator
 from sw.graph.islands import Island, islands
 
@@ -147,7 +148,8 @@ class ModelRun(Run):
 
     def _facts(self) -> dict[str, str]:
         passes = {f"compilation: {name}": f"{seconds:.2f} s" for name, seconds in self.seconds.items()}
-        return super()._facts() | passes
+        fixed = zip(["fixed point"], told(self.model.network.accuracy), strict=False)
+        return super()._facts() | dict(fixed) | passes
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald run --json` prints."""
@@ -169,6 +171,7 @@ class ModelRun(Run):
             "operators": operators,
             "host_operators": self.host_operators,
             "islands": [island.as_dict() for island in self.islands],
+            "fixed_point": {n: a.as_dict() for n, a in self.model.network.accuracy.items()},
             "ii": [k.as_dict() for k in self.kernels],
             "programs": [r.as_dict() for r in self.results],
             "compile_seconds": dict(self.seconds),

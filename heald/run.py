@@ -214,6 +214,7 @@ class Run:
             "operators": [r.as_dict() for r in self.results],
             "host_operators": [],
             "islands": [],
+            "fixed_point": {},
             "ii": [],
         }
 

@@ -240,6 +240,7 @@ class GraphModel(Model):
             "operators": [o.name for p in made.programs for o in p.operators],
             "programs": [{str(w): len(words) for w, words in p.programs.items()} for p in made.programs],
             "ii": [k.as_dict() for p in made.programs for k in p.kernels],
+            "fixed_point": {n: a.as_dict() for n, a in made.network.accuracy.items()},
             "checked": [v.as_dict() for v in made.verdicts],
             "compile_seconds": dict(made.seconds),
             "hw": self.machine.config.hash,

@@ -334,8 +334,8 @@ def _computed(
         if tensor.name in known:
             wanted = operator.output.of(held[tensor.name])
             steps, error = made.steps(tensor.name, theirs), made.float_error(tensor.name, theirs)
-            if (island := network.islands.get(tensor.name)) is not None:
-                error += island.error / made.step(tensor.name)
+            if (accuracy := network.accuracy.get(tensor.name)) is not None:
+                error += accuracy.error / made.step(tensor.name)
             _judge(found.setdefault(tensor.name, _Own()), operator, result, wanted, steps, error)
         else:
             operator.output.write(

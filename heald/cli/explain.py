@@ -45,6 +45,7 @@ def command(
     """
     from heald.cli.run_files import read_inputs
     from heald.sources import onnx_source
+    from sw.graph import accuracy
     from sw.graph.islands import islands, told
 
     config = machine(hw or "default", settings) if hw is not None or settings else None
@@ -57,6 +58,7 @@ def command(
     if not any(r.lost for r in refusals):
         source, network = _compiled(source, config)
     found = () if network is None else islands(network, network.operators)
+    fixed_ = {} if network is None else network.accuracy
     if json_:
         print_json(
             {
@@ -64,6 +66,7 @@ def command(
                 "too_much": dict(source.hosted),
                 "operators": [] if network is None else _operators(network),
                 "islands": [island.as_dict() for island in found],
+                "fixed_point": {n: a.as_dict() for n, a in fixed_.items()},
             }
         )
         return 1 if refusals or source.hosted else 0
@@ -76,7 +79,7 @@ def command(
     click.echo(
         f"{len(refusals)} refused, {causes} of them by themselves" if refusals else "nothing is refused"
     )
-    for line in told(found):
+    for line in (*told(found), *accuracy.told(fixed_)):
         click.echo(line)
     return 1 if refusals or source.hosted else 0
 

@@ -14,9 +14,10 @@ from sw.frontend.node import OnnxNode, fresh
 from sw.frontend.protos import first_line
 from sw.frontend.refusal import Refusal
 from sw.frontend.values import Constant, Dequantised, Stored, Value
+from sw.graph.accuracy import Accuracy
 from sw.graph.expression import Argument, Expression
 from sw.graph.host import HostOperator
-from sw.graph.network import ELEMENTS, WORDS, Elementwise, Island, Operator, Tensor, View, whole
+from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
 #: Constants up to this size are compared with those that are there already.
@@ -42,7 +43,7 @@ class Importer:
         self.imprecise = False
         #: What real numbers became in fixed point, and what is known of such tensors.
         self.points: dict[Any, Any] = {}
-        self.islands: dict[str, Island] = {}
+        self.accuracy: dict[str, Accuracy] = {}
         #: Nodes that the host shall execute, with the reason.
         self.wanted = hosted
         self.refusals: list[Refusal] = []

@@ -20,7 +20,7 @@ from sw.graph.fuse import fused, with_tensor
 from sw.graph.islands import gathered
 from sw.graph.network import Network, Tensor, whole
 from sw.operators import host
-from sw.operators.fixed import island
+from sw.operators.fixed import limits
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
 #: Operators that the machine executes.
@@ -74,7 +74,7 @@ def _read(importer: Importer) -> Importer:
     for node in model.nodes:
         _import(importer, node)
     if importer.limbs:
-        island.outputs(importer)
+        limits.outputs(importer)
     host.outputs(importer)
     return importer
 
@@ -87,9 +87,9 @@ def network_of(importer: Importer, fuse: bool = True) -> Network:
         for old, new in ((name, inner), (instead, name)):
             operators = [with_tensor(operator, old, new) for operator in operators]
             tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
-    ranges, islands = importer.ranges, importer.islands
+    ranges, accuracy = importer.ranges, importer.accuracy
     network = Network(
-        *(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges, islands)
+        *(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges, accuracy)
     )
     return gathered(fused(network) if fuse else network)
 
@@ -108,7 +108,7 @@ def _import(importer: Importer, node: OnnxNode) -> None:
             if reason := node.refused or importer.wanted.get(node.name):
                 raise node.error(reason.removeprefix(f"{node.place}: "))
             handler = _handler(importer, node)
-            found = attempt(island.extended(handler) if importer.limbs else handler, importer, node)
+            found = attempt(limits.extended(handler) if importer.limbs else handler, importer, node)
         except InputError as error:
             found = _left_to_host(importer, node, str(error))
     importer.values.update({n: v for n, v in zip(node.outputs, found, strict=False) if n and v is not None})

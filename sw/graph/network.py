@@ -16,6 +16,7 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.convolution import Convolution
+from sw.graph.accuracy import Accuracy
 from sw.graph.expression import Expression, evaluate
 from sw.patches import Axis
 
@@ -225,26 +226,12 @@ class Elementwise(Operator):
 
 
 @dataclass(frozen=True)
-class Island:
-    """Real numbers in fixed point: those of an int32 tensor with `bits` fractional bits, or what they become.
-
-    They are from `low` to `high`. `error` is the greatest distance from what exact arithmetic gives.
-    """
-
-    node: str
-    low: float
-    high: float
-    bits: int | None
-    error: float
-
-
-@dataclass(frozen=True)
 class Network:
     """Operators in order, tensors by name, and which of them are given and wanted.
 
     `inputs` and `outputs` are names of tensors, in the model's order. `ranges` holds what the first
-    quantisation of a float input covers, as its least and greatest number, `islands` what is known of tensors
-    in fixed point and of those that end them.
+    quantisation of a float input covers, as its least and greatest number, `accuracy` how exact tensors in
+    fixed point are, and what is quantised behind them.
     """
 
     name: str
@@ -253,7 +240,7 @@ class Network:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    islands: Mapping[str, Island] = field(default_factory=dict)
+    accuracy: Mapping[str, Accuracy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = {*self.inputs, *(n for n, t in self.tensors.items() if t.constant is not None)}

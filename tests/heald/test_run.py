@@ -38,6 +38,7 @@ KEYS = {
     "operators",
     "host_operators",
     "islands",
+    "fixed_point",
     "ii",
     "first_wrong",
     "programs",

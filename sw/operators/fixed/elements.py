@@ -18,8 +18,9 @@ from sw.frontend.lowering import Lowering, collapsed
 from sw.frontend.node import OnnxNode
 from sw.frontend.sums import in_fixed_point
 from sw.frontend.values import Constant, Dequantised, FixedPoint, Quantisation, Real, Reals, Structured, Value
+from sw.graph.accuracy import Accuracy
 from sw.graph.expression import Apply, Argument, Expression, Lookup
-from sw.graph.network import Island, View
+from sw.graph.network import View
 from sw.graph.requantise import LIMITS, apply
 from sw.graph.views import same_places
 from sw.operators.fixed.bounds import KNOWN, Bound, bound
@@ -97,7 +98,7 @@ def number(
     if not math.isfinite(known.reach) or not math.isfinite(known.error):
         raise node.error(_NO_RANGE)
     view = importer.elementwise(node, value, operands, shape, "int32", f"{node.outputs[0]}.{hint}").view
-    importer.islands[view.tensor] = Island(node.place, known.low, known.high, bits, known.error)
+    importer.accuracy[view.tensor] = Accuracy(node.place, known.low, known.high, known.error, bits)
     return _stated(view, known, bits)
 
 

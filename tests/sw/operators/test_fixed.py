@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +14,8 @@ import pytest
 
 import heald as hd
 from cosim.session.onnxruntime_comparison import compare_model
+from heald.cli import call
+from heald.sources import from_files, onnx_source
 from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.model import with_fixed_point
@@ -184,18 +188,18 @@ def test_results_are_as_near_to_exact_ones_as_is_stated(name: str) -> None:
     case = CASES[name]
     _, network = built(case)
     (output,) = network.outputs
-    island = network.islands[output]
-    assert island.error <= 2.0**-10 * (island.high - island.low)
+    accuracy = network.accuracy[output]
+    assert accuracy.error <= 2.0**-10 * (accuracy.high - accuracy.low)
     worst = 0.0
     for seed in range(8):
         inputs = drawn(case.shapes, seed)
         found = run(network, inputs)[output].astype(np.float64)
         exact = case.exact(*((a.astype(np.float64) - ZERO) * SCALE for a in inputs.values()))
-        assert island.low - island.error <= exact.min() <= exact.max() <= island.high + island.error
+        assert accuracy.low - accuracy.error <= exact.min() <= exact.max() <= accuracy.high + accuracy.error
         # The host makes float32 of it.
         apart = np.abs(found - exact) - 2.0**-24 * np.abs(exact)
         worst = max(worst, float(apart.max()))
-    assert worst <= island.error
+    assert worst <= accuracy.error
 
 
 def block() -> onnx.ModelProto:
@@ -233,11 +237,18 @@ def test_a_transformer_block_is_onnxruntimes() -> None:
         assert compared.ok, compared.summary
 
 
-def test_it_runs_on_the_rtl() -> None:
+def gate() -> onnx.ModelProto:
+    """A product times its sigmoid."""
     b = Builder(3)
     x = b.real(b.input((4, 16)), "int8", 0.05)
-    model = b.model(b.quantised(b.op("Softmax", b.op("Gelu", layer(b, x))), "uint8", 1 / 255))
-    made = hd.compile(model, TEST, fixed_point=True).run()
+    weights = b.real(b.constant(b.rng.integers(-127, 128, (16, 8)), np.int8), "int8", 0.01)
+    hidden = b.op("Add", b.op("MatMul", x, weights), b.constant(BIAS))
+    return b.model(b.quantised(b.op("Mul", hidden, b.op("Sigmoid", b.op("Neg", hidden))), "uint8", 1 / 64))
+
+
+@pytest.mark.parametrize("model", [gate, pytest.param(block, marks=pytest.mark.slow)])
+def test_it_runs_on_the_rtl(model: Callable[[], onnx.ModelProto]) -> None:
+    made = hd.compile(model(), TEST, fixed_point=True).run()
     assert made.correct
     assert made.divergence is None
     assert made.compare_reference().ok
@@ -260,3 +271,25 @@ def test_without_the_option_nothing_is_in_fixed_point() -> None:
     x = b.real(b.input((4, 16)), "int8", 0.05)
     with pytest.raises(InputError, match="must come from DequantizeLinear"):
         import_model(b.model(layer(b, x)))
+
+
+def test_explain_tells_ranges_bits_and_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b = Builder(6)
+    x = b.real(b.input((4, 16)), "int8", 0.05)
+    onnx.save(b.model(b.quantised(b.op("Gelu", layer(b, x)), "int8", 0.25)), tmp_path / "model.onnx")
+    assert call(["explain", str(tmp_path / "model.onnx"), "--fixed-point"]) == 0
+    assert "fractional bits" in capsys.readouterr().out
+    assert call(["explain", str(tmp_path / "model.onnx"), "--fixed-point", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["fixed_point"]
+    assert told["t4_0"]["step"] == 0.25
+    assert told["t4_0"]["error"] < 2.0**-8
+    assert all(t["bits"] or t["step"] for t in told.values())
+
+
+def test_the_files_of_a_compiled_directory_keep_the_option() -> None:
+    b = Builder(3)
+    x = b.real(b.input((4, 16)), "int8", 0.05)
+    model = b.model(b.quantised(b.op("Mul", layer(b, x), layer(b, x)), "int8", 1.0))
+    source = onnx_source(model, fixed_point=True)
+    again = from_files(source.files(), allow_host=False, hosted={})
+    assert again.network().accuracy == source.network().accuracy != {}

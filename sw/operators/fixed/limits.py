@@ -23,7 +23,7 @@ from sw.frontend.values import (
     Value,
     is_real,
 )
-from sw.graph.network import Island
+from sw.graph.accuracy import Accuracy
 from sw.operators.fixed.bounds import Bound, bound, is_fixed, is_wide
 from sw.operators.fixed.elements import CHOICES, aligned, base_of, bits_of, fixed
 from sw.operators.fixed.products import LINEAR, linear
@@ -47,7 +47,7 @@ def extended(handler: Handler) -> Handler:
     """A handler that leaves to fixed point what it refuses, and holds what it makes to the limit."""
 
     def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
-        before, known, made = len(importer.operators), len(importer.points), len(importer.islands)
+        before, known, made = len(importer.operators), len(importer.points), len(importer.accuracy)
         try:
             found = handler(importer, node)
         except InputError:
@@ -66,10 +66,10 @@ def extended(handler: Handler) -> Handler:
     return tried
 
 
-def _undo(importer: Importer, operators: int, fixed_values: int, islands: int) -> None:
+def _undo(importer: Importer, operators: int, fixed_values: int, accuracy: int) -> None:
     """Forget what was appended since."""
     del importer.operators[operators:]
-    for held, count in ((importer.points, fixed_values), (importer.islands, islands)):
+    for held, count in ((importer.points, fixed_values), (importer.accuracy, accuracy)):
         for key in list(held)[count:]:
             del held[key]
 
@@ -145,7 +145,8 @@ def _check_end(importer: Importer, node: OnnxNode, value: Stored) -> None:
     known, step = bound(real), float(scale.min())
     if known.error > STEP * step:
         raise _too_great(importer, node, known, step, "the step of its scale")
-    importer.islands[value.view.tensor] = Island(node.place, known.low, known.high, None, known.error)
+    found = Accuracy(node.place, known.low, known.high, known.error, step=step)
+    importer.accuracy[value.view.tensor] = found
 
 
 def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, what: str) -> InputError:
@@ -163,13 +164,14 @@ def outputs(importer: Importer) -> None:
         value, node = importer.values.get(name), importer.producers.get(name)
         if node is None or not isinstance(value, Real | Structured | FixedPoint):
             continue
-        before, known, islands = len(importer.operators), len(importer.points), len(importer.islands)
+        before, known, accuracy = len(importer.operators), len(importer.points), len(importer.accuracy)
         try:
             found = fixed(importer, node, value)
             if found.rough:
                 raise _too_great(importer, node, bound(found), found.high - found.low, "its range")
             importer.values[name] = found
-            importer.islands[name] = Island(node.place, found.low, found.high, bits_of(found), found.error)
+            ends = found.low, found.high, found.error, bits_of(found)
+            importer.accuracy[name] = Accuracy(node.place, *ends)
         except InputError as error:
-            _undo(importer, before, known, islands)
+            _undo(importer, before, known, accuracy)
             importer.unfit[name] = str(error)
