@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -35,13 +36,21 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
 
 def strided(tensor: str, numbers: np.ndarray) -> View | None:
     """The elements of a tensor that have these numbers; None where no strides say that."""
-    strides: list[int] = []
-    for axis in reversed(range(numbers.ndim)):
-        first, second = (np.take(numbers, i, axis).flat[0] for i in (0, min(1, numbers.shape[axis] - 1)))
-        following = strides[0] * numbers.shape[axis + 1] if strides else 1
-        strides.insert(0, int(second - first) if numbers.shape[axis] > 1 else following)
-    found = View(tensor, numbers.shape, tuple(strides), int(numbers.flat[0]))
+    first = int(numbers.flat[0])
+    strides = [
+        int(np.take(numbers, min(1, n - 1), axis).flat[0]) - first for axis, n in enumerate(numbers.shape)
+    ]
+    found = plain(View(tensor, numbers.shape, tuple(strides), first))
     return found if np.array_equal(found.numbers, numbers) else None
+
+
+def plain(view: View) -> View:
+    """The same elements; axes of size 1 have the stride that goes on from the axis behind them."""
+    strides: list[int] = []
+    for axis in reversed(range(len(view.shape))):
+        following = strides[0] * view.shape[axis + 1] if strides else 1
+        strides.insert(0, view.strides[axis] if view.shape[axis] > 1 else following)
+    return dataclasses.replace(view, strides=tuple(strides))
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

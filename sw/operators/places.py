@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,18 @@ from sw.frontend.node import OnnxNode
 from sw.graph.expression import Integers, Number
 from sw.graph.network import View
 from sw.graph.views import reshaped, sliced, strided
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Where whole operands begin in a result, which is filled elsewhere: what needs no map of elements.
+
+    Only one operand may leave anything to be filled.
+    """
+
+    shape: tuple[int, ...]
+    starts: tuple[tuple[int, ...], ...]
+
 
 #: What a map holds where a result's element is the number to fill with.
 FILL = -1
@@ -28,18 +41,20 @@ def assembled(
     importer: Importer,
     node: OnnxNode,
     views: Sequence[View],
-    places: Integers,
+    places: Integers | Boxes,
     element: str,
     name: str,
     fill: int = 0,
 ) -> View:
     """The elements at these places of the views, which are numbered one view after the other.
 
-    `fill` is the word that stands where the map holds `FILL`. Raises `InputError` where too many copies are
-    needed.
+    `fill` is the word that stands where the map holds `FILL`, or where there is no box. Raises `InputError`
+    where too many copies are needed.
     """
     for view in views:
         importer.check_movable(node, view)
+    if isinstance(places, Boxes):
+        return _boxed(importer, node, views, places, importer.tensor(name, places.shape, element), fill)
     starts = np.cumsum([0, *(view.elements for view in views)])
     labels = np.where(places < 0, FILL, np.searchsorted(starts, places, "right") - 1)
     numbers = np.concatenate([*(view.numbers.reshape(-1) for view in views), [FILL]])[places]
@@ -50,6 +65,27 @@ def assembled(
         else:
             view = View(views[label].tensor, source.shape, source.strides, source.offset)
             importer.copy(node, view, target)
+    return output
+
+
+def _boxed(
+    importer: Importer, node: OnnxNode, views: Sequence[View], boxes: Boxes, output: View, fill: int
+) -> View:
+    """Every operand copied to its place, and what is around the first one filled."""
+    for view, start in zip(views, boxes.starts, strict=True):
+        target = output
+        for axis, begin in enumerate(start):
+            target = sliced(target, axis, begin, view.shape[axis])
+        importer.copy(node, view, target)
+    # Slabs around an operand, each between those of the axes before.
+    inside = output
+    for axis, begin in enumerate(boxes.starts[0]) if len(views) == 1 else ():
+        size = views[0].shape[axis]
+        end = begin + size
+        for low, count in ((0, begin), (end, output.shape[axis] - end)):
+            if count:
+                importer.write(node, sliced(inside, axis, low, count), Number(fill))
+        inside = sliced(inside, axis, begin, size)
     return output
 
 

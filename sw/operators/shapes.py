@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from sw.graph.network import View, word
 from sw.graph.requantise import LIMITS
 from sw.graph.views import broadcast, strided
 from sw.operators import host
-from sw.operators.places import FILL, assembled
+from sw.operators.places import Boxes, assembled
 from sw.operators.registry import imports
 
 #: Most elements of a result that is larger than its operand.
@@ -92,7 +91,7 @@ def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) 
 
 
 def joined(
-    importer: Importer, node: OnnxNode, values: Sequence[Value], places: np.ndarray, fill: float = 0.0
+    importer: Importer, node: OnnxNode, values: Sequence[Value], places: np.ndarray | Boxes, fill: float = 0.0
 ) -> Value:
     """The elements at these places of several values, counted one after the other, and a number at `FILL`."""
 
@@ -111,7 +110,9 @@ def joined(
     uniform = [p for p in values if isinstance(p, Dequantised) and p.uniform]
     grids = {(p.element, p.scale.item(), p.zero.item()) for p in uniform}
     if len(uniform) == len(values) and len(grids) == 1:
-        first = united(uniform, *([fill] if (places < 0).any() else []))
+        moved_all = math.prod(places.shape) == sum(math.prod(v.shape) for v in values)
+        filled = not moved_all if isinstance(places, Boxes) else bool((places < 0).any())
+        first = united(uniform, *([fill] if filled else []))
         low, high = LIMITS[first.element]
         number = fill / float(first.scale.item()) + int(first.zero.item())
         if number.is_integer() and low <= number <= high:
@@ -166,9 +167,8 @@ def places_of(value: Value) -> np.ndarray:
 
 #: Operators that only move elements of their first input, the others being constants.
 _MOVING = (
-    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "SpaceToDepth"),
-    *("DepthToSpace", "Slice", "Split", "Gather", "GatherND", "GatherElements", "Compress"),
-    *("ReverseSequence", "Trilu", "CenterCropPad"),
+    *("Expand", "Tile", "SpaceToDepth", "DepthToSpace", "Gather", "GatherND", "GatherElements"),
+    *("Compress", "ReverseSequence", "Trilu", "CenterCropPad"),
 )
 #: Those that take elements of their third input too.
 _SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
@@ -199,57 +199,6 @@ def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
     if len(values) == 1 and all(places.min() > 0 for places in found):
         return [moved(importer, node, values[0], places - 1) for places in found]
     return [joined(importer, node, values, places - 1) for places in found]
-
-
-@imports("Concat")
-def _concat(importer: Importer, node: OnnxNode) -> Value:
-    parts = [importer.value(node, i) for i in range(len(node.inputs))]
-    axis = node.axis(int(node.attributes["axis"]), len(parts[0].shape))
-    return joined(importer, node, parts, np.concatenate(numbered(parts), axis))
-
-
-#: Modes of Pad other than "constant", as NumPy calls them.
-_PADS: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-
-
-@imports("Pad")
-def _pad(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    rank = len(value.shape)
-    found, chosen = importer.fixed(node, 1, "pads"), importer.fixed(node, 3, "axes")
-    pads = list(node.attributes.get("pads", ())) if found is None else found.reshape(-1).tolist()
-    axes = [node.axis(int(a), rank) for a in (range(rank) if chosen is None else chosen.reshape(-1))]
-    mode = node.attributes.get("mode", "constant")
-    if mode != "constant" and mode not in _PADS:
-        raise node.error(f"mode must be constant, {', '.join(_PADS)}, not {mode}")
-    if len(pads) != 2 * len(axes):
-        raise node.error(f"pads must be {2 * len(axes)} numbers, not {pads}")
-    around = np.zeros((rank, 2), np.int64)
-    around[axes] = np.reshape(pads, (2, -1)).T
-    check_size(node, (np.asarray(value.shape) + around.sum(axis=1)).tolist())
-    # Negative pads take away.
-    inside = tuple(slice(max(0, -b), n + min(0, a)) for n, (b, a) in zip(value.shape, around, strict=True))
-    places = places_of(value)[inside]
-    around = np.maximum(around, 0)
-    if mode == "constant" and around.any():
-        places = np.pad(places, around, constant_values=FILL)
-        return joined(importer, node, [value], places, _fill_value(importer, node))
-    return moved(importer, node, value, np.pad(places, around, _PADS.get(mode, "edge")))
-
-
-def _fill_value(importer: Importer, node: OnnxNode) -> float:
-    if "value" in node.attributes:
-        return float(node.attributes["value"])
-    if not node.optional(2):
-        return 0.0
-    value = importer.value(node, 2)
-    if isinstance(value, Dequantised):
-        array = importer.array(value.view)
-        if array is not None:
-            return float(np.float32(array.item() - value.zero.item()) * np.float32(value.scale.item()))
-    if not isinstance(value, Constant):
-        raise node.error("the number to pad with must be a constant")
-    return float(value.array.item())
 
 
 @imports("Identity", "Dropout")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -253,9 +254,48 @@ def test_real_numbers_move_with_their_scales() -> None:
 @pytest.mark.parametrize("op", ["Tile", "Expand", "Pad"])
 def test_a_result_that_is_too_large_is_refused_at_once(op: str) -> None:
     b = Builder()
-    model = b.model(b.op(op, b.input((1,)), whole(b, *([0] * (op == "Pad")), 1 << 30)))
+    how = {"mode": "edge"} if op == "Pad" else {}
+    model = b.model(b.op(op, b.input((1,)), whole(b, *([0] * (op == "Pad")), 1 << 30), **how))
     with pytest.raises(InputError, match=rf"n0 \({op}\): the result must have at most 33554432 elements"):
         import_model(model)
+
+
+def regular(size: int) -> tuple[Builder, list[str]]:
+    """Movements of boxes of a square: a hundred rows from all over it, parts, a frame around it."""
+    b = Builder()
+    x = b.input((size, size))
+    parts = b.ops("Split", x, whole(b, size // 4, size // 2, size - size // 4 - size // 2), count=3)
+    rows = [
+        b.op("Slice", x, whole(b, (7 * n) % size), whole(b, (7 * n) % size + 1), whole(b, 0))
+        for n in range(100)
+    ]
+    outputs = [
+        b.op("Concat", *rows, axis=0),
+        b.op("Slice", x, whole(b, -1, 3), whole(b, 0, 1 << 62), whole(b, 1, 0), whole(b, -2, 3)),
+        b.op("Transpose", b.op("Concat", parts[2], parts[0], axis=0), perm=[1, 0]),
+        b.op("Reshape", b.op("Unsqueeze", parts[1], whole(b, 1)), whole(b, -1)),
+        b.op("Pad", x, whole(b, 1, 0, 2, -3), b.constant(7, np.int8)),
+    ]
+    return b, outputs
+
+
+def test_regular_movements_are_onnxruntimes() -> None:
+    b, outputs = regular(20)
+    compare(b, *outputs, rtl=False)
+
+
+def test_regular_movements_take_no_memory_for_elements() -> None:
+    """Of a quarter of a billion elements not even a bit each, whatever is moved where."""
+    b, outputs = regular(1 << 14)
+    model = b.model(*outputs)
+    tracemalloc.start()
+    try:
+        network = import_model(model)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(network.tensors[name].elements for name in network.outputs) > 5e8
+    assert most < 1 << 24
 
 
 def test_what_takes_many_copies_is_refused() -> None:
