@@ -7,13 +7,15 @@ that the programs of the warps. A tile program that was written by hand enters t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.compile.program import Group, LoweredLoop
+from sw.codegen.generate import ProgramTooLongError
+from sw.compile.program import Group, LoweredLoop, most_operands
 from sw.compile.refused import OperatorsError
 from sw.compile.stages import (
     AssignWarps,
@@ -55,6 +57,9 @@ PROGRAM_STAGES = (
 PIPELINE = (*GRAPH_STAGES, *OPERATOR_STAGES, *PROGRAM_STAGES)
 #: Blockings of a single product that are looked at where the machine cannot hold the program of the best one.
 ALTERNATIVES = 64
+#: Words of a warp by the operands of its operations, as they mostly are in large networks. A program that by
+#: this needs an instruction memory that is `SURELY` times as large is cut without trying.
+WORDS_PER_OPERAND, SURELY = 2.5, 2.0
 
 #: Sees what a stage made: its name, and the program, or a graph's text.
 Observer = Callable[[str, "Program | str"], None]
@@ -127,12 +132,13 @@ class _Driver:
         return run(configured(stages, {**self.options, **options}), value, self._look)
 
     def programs(self, group: Group) -> list[Compiled]:
-        """One program, or several where one is too much for the machine: halves, then smaller tiles."""
+        """One program, or several where one is too much for the machine: parts, then smaller tiles."""
         try:
             return [self._program(group)]
         except _TooMuchError as error:
             if len(group.operators) > 1:
-                return [made for half in group.halves for made in self.programs(half)]
+                parts = group.parts(min(error.parts, len(group.operators)))
+                return [made for part in parts for made in self.programs(part)]
             made = self._with_other_tiles(group)
             if made is None:
                 reason = f"{group.operators[0].name}: {error}"
@@ -163,12 +169,16 @@ class _Driver:
         tiled = program.tiled
         assert tiled is not None
         try:
+            times = WORDS_PER_OPERAND * most_operands(program.program) / group.config.imem_words
+            if times > SURELY and len(group.operators) > 1:
+                raise ProgramTooLongError("the instruction memory is too small", times)
             code: MachineCode = self.run(PROGRAM_STAGES, program)
         except InputError as error:
             if any(isinstance(part, LoweredLoop) for part in tiled.parts):
                 # Steps one by one nest one loop less.
                 return self._program(group, **options, loops=False)
-            raise _TooMuchError(str(error)) from None
+            times = error.times if isinstance(error, ProgramTooLongError) else 1.0
+            raise _TooMuchError(str(error), times) from None
         made = code.origin
         return Compiled(
             group.network,
@@ -199,4 +209,11 @@ class _Driver:
 
 
 class _TooMuchError(InputError):
-    """A machine that lacks registers, loops, channels or instruction memory for a program."""
+    """A machine that lacks registers, loops, channels or instruction memory for a program.
+
+    As `parts` programs, of an instruction memory that would have to be `times` as large, it may be enough.
+    """
+
+    def __init__(self, text: str, times: float = 1.0):
+        super().__init__(text)
+        self.parts = max(2, math.ceil(times))

@@ -64,7 +64,11 @@ def compiled(
 
 
 class ProgramTooLongError(InputError):
-    """The instruction memory does not hold the program of a warp."""
+    """The instruction memory does not hold the program of a warp: it must be `times` as large."""
+
+    def __init__(self, text: str, times: float):
+        super().__init__(text)
+        self.times = times
 
 
 def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, name: str) -> None:
@@ -74,8 +78,8 @@ def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, 
         if needed > there:
             at = next((o.label for o in code.operations[index:] if o.label), "")
             where = f" ({at} needs them)" if at else ""
-            kind = ProgramTooLongError if resource == "imem_words" else InputError
-            raise kind(f"{name}: {resource} must be at least {needed}, not {there}{where}")
+            text = f"{name}: {resource} must be at least {needed}, not {there}{where}"
+            raise ProgramTooLongError(text, needed / there) if resource == "imem_words" else InputError(text)
 
     alive = pressure(code, live_out(code))
     refuse("registers", allocation.count, config.registers, alive.index(max(alive, default=0)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -25,7 +27,7 @@ from sw.graph.network import Network, Operator, Tensor
 from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program, Statement
 from sw.ir.ranges import bounds
-from sw.ir.walk import statements
+from sw.ir.walk import instructions, statements
 from sw.kernels.configuration import Configured
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
@@ -43,12 +45,10 @@ class Group:
     operators: tuple[Operator, ...]
     config: MachineConfig
 
-    @property
-    def halves(self) -> tuple[Group, Group]:
-        """The operators in two groups."""
-        middle = len(self.operators) // 2
-        first, second = self.operators[:middle], self.operators[middle:]
-        return dataclasses.replace(self, operators=first), dataclasses.replace(self, operators=second)
+    def parts(self, count: int) -> list[Group]:
+        """The operators in so many groups, about as many in each."""
+        ends = [len(self.operators) * n // count for n in range(count + 1)]
+        return [dataclasses.replace(self, operators=self.operators[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,14 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
             last = error
     name = f"{own.operator.name}: "
     raise OperatorsError([(own.operator, name + str(last).removeprefix(name))])
+
+
+def most_operands(program: Program) -> int:
+    """The operands of all operations of the warp that has most."""
+    counts: Counter[int | None] = Counter()
+    for instruction in instructions(program):
+        counts[instruction.warp] += len(instruction.operands)
+    return max(counts.values(), default=0)
 
 
 def check_operands(name: str, body: Sequence[Statement]) -> None:

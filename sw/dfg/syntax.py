@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sw.ir import parse
 from sw.ir.errors import IRError
@@ -62,11 +63,25 @@ def assigned(statements: Iterable[ast.AST]) -> list[str]:
     """The names that statements set, loops' variables too, in the order of the text."""
     found = [
         node.id
-        for statement in statements
-        for node in ast.walk(statement)
+        for statement in inner(statements)
+        for field in ("targets", "target")
+        for target in _listed(getattr(statement, field, ()))
+        for node in ast.walk(target)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     return list(dict.fromkeys(found))
+
+
+def inner(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements and those inside of them, outer ones first; what a kernel may hold has no other fields."""
+    for statement in statements:
+        yield statement
+        for field in ("body", "orelse"):
+            yield from inner(_listed(getattr(statement, field, ())))
+
+
+def _listed(held: Any) -> Sequence[ast.AST]:
+    return held if isinstance(held, list | tuple) else [held]
 
 
 def indexed(function: ast.FunctionDef) -> set[str]:
@@ -80,10 +95,7 @@ def indexed(function: ast.FunctionDef) -> set[str]:
 
 def loops(statements: Iterable[ast.AST]) -> Iterator[ast.For]:
     """All `for` loops, outer ones first."""
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.For):
-                yield node
+    return (node for node in inner(statements) if isinstance(node, ast.For))
 
 
 def trip(loop: ast.For) -> ast.expr | None:

@@ -98,9 +98,10 @@ def graph_of(kernel: GridKernel) -> Graph:
     return fuse_constants(graph)
 
 
-def fits(kernel: GridKernel) -> bool:
-    """Whether a configuration has room for a kernel's patches."""
-    return patches(graph_of(kernel)) <= PATCHES
+def over(kernel: GridKernel) -> tuple[int, Counter[str | None]]:
+    """How many patches a kernel has beyond those of a configuration, and how many each scalar takes."""
+    graph = graph_of(kernel)
+    return patches(graph) - PATCHES, Counter(node.scalar for node in graph.nodes)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import TileAccess
 from sw.kernels.body import LoopText, bytes_as_unsigned, numbers
-from sw.kernels.configuration import fits
+from sw.kernels.configuration import over
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import GridKernel
 
@@ -113,13 +113,17 @@ def make(
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
     indices = Indices(read, result, Unrolling(mask), used)
     wanted = numbers(value)
-    room = SCALARS - len(indices.names)
+    room = max(0, SCALARS - len(indices.names))
     while True:
-        given = {number: f"number_{i}" for i, number in enumerate(wanted[: max(room, 0)])}
+        given = {number: f"number_{i}" for i, number in enumerate(wanted[:room])}
         kernel = _kernel(name, value, indices, given)
-        if not given or fits(kernel):
+        excess, uses = over(kernel)
+        if not given or excess <= 0:
             break
-        room = len(given) - 1
+        room = len(given)
+        while room and excess > 0:
+            room -= 1
+            excess -= uses[f"number_{room}"]
     return ElementwiseKernel(
         kernel, tuple(operands), indices, {scalar: number for number, scalar in given.items()}
     )

@@ -88,6 +88,17 @@ def test_programs_that_are_too_long_are_cut_and_still_right() -> None:
     assert np.array_equal(found["result"], reference.run(network, inputs)["result"])
 
 
+def test_what_is_much_too_long_is_cut_by_how_much_before_it_is_compiled() -> None:
+    seen: list[str] = []
+    network, machine = chain(9), TEST.replace(imem_words=128)
+    made = compile_network(network, machine, after=lambda stage, _: seen.append(stage.partition(",")[0]))
+    every = [o.name for part in made for o in (part.operators if isinstance(part, Compiled) else ())]
+    assert every == [o.name for o in network.operators]
+    # The whole is emitted, and no part of it that does not fit is compiled.
+    assert seen.count("emit") == len(made) + 1 > 3
+    assert seen.count("warps") == len(made)
+
+
 def test_an_operator_whose_program_is_too_long_is_named() -> None:
     a, b, y = (
         Tensor("a", (150, 170), "int8"),
