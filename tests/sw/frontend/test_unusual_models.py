@@ -316,3 +316,11 @@ def test_what_onnx_and_onnxruntime_see_differently_is_refused(make: Callable[[Bu
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
     with pytest.raises(InputError, match=r"differs? in (ONNX and )?onnxruntime; (give pads|count axes)"):
         import_model(model)
+
+
+def test_clip_without_limits_has_those_of_float32() -> None:
+    b = Builder()
+    model = b.model(b.op("Clip", b.input((3,), "float32")))
+    inputs = {"x0": np.array([np.inf, -np.inf, 1.5], np.float32)}
+    (found,) = run(import_model(model, allow_host=True), inputs).values()
+    np.testing.assert_array_equal(found, next(iter(runtime(model, inputs).values())))
