@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Value
+from sw.graph.expression import Integers
 from sw.graph.network import View
 from sw.patches import Axis
 
@@ -79,6 +82,19 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
     if len(shape) == 3:
         return importer.reshaped(node, view, (shape[0], shape[1], 1, shape[2]))
     return view
+
+
+def counted(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
+    """By place of the window: how many of its rows (columns) count.
+
+    With `include_pad` padding counts, except what rounding up the output's size adds at the end.
+    """
+    place = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation
+    low, high = axis.before, axis.before + axis.size
+    if include_pad:
+        low, high = 0, high + axis.after - uncounted
+    found: Integers = ((place >= low) & (place < high)).sum(axis=1).astype(np.int64)
+    return found
 
 
 def two(found: list[Axis]) -> tuple[Axis, Axis]:

@@ -16,15 +16,15 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
 from sw.frontend.values import Dequantised, Quantisation, Structured, Value
-from sw.frontend.windows import axes, images, reduced_axes, two
+from sw.frontend.windows import axes, counted, images, reduced_axes, two
 from sw.graph.expression import Argument, Integers
 from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
 from sw.graph.views import broadcast, reshaped
+from sw.operators.float_windows import average
 from sw.operators.normalisation.centred import columns, variance
 from sw.operators.products import sums
 from sw.operators.registry import imports
-from sw.patches import Axis
 
 #: Most elements of an average: their sum is a signed word.
 MOST_ELEMENTS = 1 << 22
@@ -77,12 +77,14 @@ def _averaged(
 @imports("AveragePool")
 def _average_pool(importer: Importer, node: OnnxNode) -> Value:
     """Averages of windows. Without `count_include_pad` only pixels of the image count."""
+    if (real := average(importer, node, importer.value(node, 0))) is not None:
+        return real
     value = row_operand(importer, node)
     found, more = axes(node, value, tuple(node.attributes["kernel_shape"]))
     if all(axis.kernel == axis.size and axis.outputs == 1 and not axis.before for axis in found):
         return _mean_over(importer, node, value, range(2, len(value.shape)), True)
     include = bool(node.attributes.get("count_include_pad", 0))
-    each = [_counts(axis, include, added) for axis, added in zip(found, more, strict=True)]
+    each = [counted(axis, include, added) for axis, added in zip(found, more, strict=True)]
     counts = each[0] if len(each) == 1 else np.outer(*each)
     _check(node, math.prod(axis.kernel for axis in found))
     if np.all(counts == counts.flat[0]):
@@ -110,19 +112,6 @@ def _average_pool(importer: Importer, node: OnnxNode) -> Value:
     return Structured(node, shape, make)
 
 
-def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
-    """By place of the window: how many of its rows (columns) count.
-
-    With `include_pad` padding counts, except what rounding up the output's size adds at the end.
-    """
-    place = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation
-    low, high = axis.before, axis.before + axis.size
-    if include_pad:
-        low, high = 0, high + axis.after - uncounted
-    counted: Integers = ((place >= low) & (place < high)).sum(axis=1).astype(np.int64)
-    return counted
-
-
 def _check(node: OnnxNode, elements: int) -> None:
     if elements > MOST_ELEMENTS:
         raise node.error(f"a window must have at most {MOST_ELEMENTS} pixels, not {elements}")
@@ -132,6 +121,11 @@ def _check(node: OnnxNode, elements: int) -> None:
 def _mean(importer: Importer, node: OnnxNode) -> Value:
     if node.op == "ReduceMean" and (found := variance(importer, node, importer.value(node, 0))) is not None:
         return found
+    if (
+        node.op == "GlobalAveragePool"
+        and (real := average(importer, node, importer.value(node, 0))) is not None
+    ):
+        return real
     value = row_operand(importer, node)
     rank = len(value.shape)
     if node.op == "GlobalAveragePool":

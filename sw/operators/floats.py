@@ -74,7 +74,7 @@ RULES: dict[str, Rule] = {
 _MOVING = (
     *("BatchNormalization", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather"),
     *("Identity", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),
-    "Unsqueeze",
+    *("Unsqueeze", "MaxPool", "AveragePool", "GlobalAveragePool"),
 )
 
 

@@ -66,7 +66,15 @@ def functions(b: Builder) -> str:
     return product(b, b.op("Sum", y, x, bias(b, 16)), 16, 4)
 
 
-MODELS = [images, rows, functions]
+def windows(b: Builder) -> str:
+    """Maxima over windows with padding, of positive and of any numbers."""
+    x = b.op("Relu", convolution(b, b.input((1, 3, 7, 6), "float32"), 3, 4))
+    y = b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
+    y = b.op("MaxPool", convolution(b, y, 4, 4, 1), kernel_shape=[2, 3], strides=[1, 2], pads=[1, 1, 0, 0])
+    return convolution(b, y, 4, 3, 1)
+
+
+MODELS = [images, rows, functions, windows]
 #: What inputs are multiplied with, and what is added to them.
 RANGES = [(1, 0), (1e-6, 0), (1e4, 3e4), (1, -9), (0, 0), (0, 2), (0, -1e-3)]
 
@@ -87,7 +95,14 @@ def test_results_are_those_of_onnxruntime(make: Callable[[Builder], str]) -> Non
             assert np.array_equal(found[output], array), (output, factor, more)
 
 
-@pytest.mark.parametrize("make", [images, rows])
+def residual(b: Builder) -> str:
+    """A sum of convolutions, maxima of it, and a product."""
+    x = b.op("Relu", convolution(b, b.input((1, 3, 5, 6), "float32"), 3, 4))
+    y = b.op("Relu", b.op("Add", convolution(b, x, 4, 4), x))
+    return product(b, b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]), 3, 5)
+
+
+@pytest.mark.parametrize("make", [residual, rows])
 def test_the_chain_is_one_program_on_the_rtl(make: Callable[[Builder], str]) -> None:
     b = Builder(5)
     made = b.model(make(b))
@@ -97,6 +112,30 @@ def test_the_chain_is_one_program_on_the_rtl(make: Callable[[Builder], str]) -> 
     assert ran.verified, ran.failure
     for output, array in runtime(made, inputs).items():
         assert np.array_equal(ran.outputs[output], array)
+
+
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize("scale", [1, 1e-9, 1e9])
+def test_averages_are_as_exact_as_float32(include: int, scale: float) -> None:
+    """Windows with padding, whole images: the sum is exact but for 2^-22 of the greatest magnitude."""
+    b = Builder(5)
+    x = convolution(b, b.op("Mul", b.input((1, 3, 5, 6), "float32"), b.constant(scale, np.float32)), 3, 4)
+    how = {"kernel_shape": [2, 3], "pads": [1, 0, 0, 1], "strides": [1, 2]}
+    part = b.op("AveragePool", x, **how, count_include_pad=include)
+    mean = b.op("GlobalAveragePool", x)
+    outputs = [convolution(b, y, 4, 3, 1) for y in (part, mean)]
+    made = b.model(part, mean, *outputs)
+    network = import_model(made, allow_host=True)
+    assert not {"AveragePool", "GlobalAveragePool"} & {
+        o.op for o in network.operators if isinstance(o, HostOperator)
+    }
+    inputs = {"x0": b.rng.normal(size=(1, 3, 5, 6)).astype(np.float32)}
+    found = run(network, inputs)
+    exact = {x: runtime(b.model(x), inputs)[x]}
+    for name in (part, mean):
+        wanted = runtime(made, inputs)[name]
+        most = np.abs(exact[x]).max()
+        assert np.abs(found[name] - wanted).max() <= 2.0**-22 * most, name
 
 
 def test_what_a_function_of_the_host_makes_is_quantised_there() -> None:

@@ -21,6 +21,7 @@ from sw.graph.views import transposed
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import Pass, Span, balanced, loop, numbered
 from sw.kernels.passes import Value as Scalar
+from sw.operators.float_windows import maximum
 from sw.operators.registry import imports
 from sw.operators.rows import ByteOperator
 from sw.patches import Axis
@@ -162,6 +163,8 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
         return _greatest(importer, node, value, range(2, len(value.shape)), True)
     found, _ = axes(node, value, tuple(node.attributes["kernel_shape"]))
     shape = (*value.shape[:2], *(a.outputs for a in found))
+    if (real := maximum(importer, node, value, found)) is not None:
+        return real
     return _maximum(importer, node, value, lambda view: images(importer, node, view), two(found), shape)
 
 

@@ -1,0 +1,144 @@
+"""Maxima and averages of windows of float32 on the machine, where the result is quantised at run time.
+
+Rows of a window become one first, then columns: each is an operator on views that lie apart. Averages are
+those of sums in fixed point, whose unit follows from the greatest magnitude of the tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sw.frontend.importer import Importer
+from sw.frontend.node import OnnxNode
+from sw.frontend.values import Stored, Value
+from sw.frontend.windows import axes, counted, images, two
+from sw.graph import float32
+from sw.graph.expression import Argument, Expression, Number
+from sw.graph.float32 import SIGN, Parts, apply
+from sw.graph.network import View
+from sw.graph.views import sliced
+from sw.operators.extremes import extreme
+from sw.operators.floats import RULES, not_negative, quantised_again, readable
+from sw.operators.places import FILL, assembled
+from sw.patches import Axis
+
+#: Most views of an operator, and most pixels of a window along an axis.
+_VIEWS, _PIXELS = 6, 64
+#: Bits of -infinity.
+_LEAST = 0xFF800000 - (1 << 32)
+#: The least exponent of the greatest magnitude that counts: 2^-87.
+_EXPONENT = 40
+
+Combined = Callable[[Expression, Expression], Expression]
+
+
+def _wanted(importer: Importer, node: OnnxNode, value: Value) -> bool:
+    """Whether a value is float32 that the machine has, and the result is quantised at run time."""
+    found = isinstance(value, Stored) and value.element == "float32" and readable(importer, value.view)
+    return found and node.outputs[0] in quantised_again(importer)
+
+
+def maximum(importer: Importer, node: OnnxNode, value: Value, found: Sequence[Axis]) -> Stored | None:
+    """The maxima of windows; None where the host has the images, or the result stays real."""
+    if not isinstance(value, Stored) or not _wanted(importer, node, value) or not _small(found):
+        return None
+    positive = not_negative(importer, node.inputs[0])
+
+    def combined(x: Expression, y: Expression) -> Expression:
+        return apply("max", x, y) if positive else RULES["Max"]([x, y], {})
+
+    fill, name = 0 if positive else _LEAST, node.outputs[0]
+    return Stored(_reduced(importer, node, value.view, found, combined, fill, name), "float32")
+
+
+def average(importer: Importer, node: OnnxNode, value: Value) -> Stored | None:
+    """The averages of windows or whole images; None where the host has them, or the result stays real."""
+    if not isinstance(value, Stored) or not _wanted(importer, node, value):
+        return None
+    found, more = [Axis(size, size) for size in value.shape[2:]], [0] * (len(value.shape) - 2)
+    if node.op == "AveragePool":
+        found, more = axes(node, value, tuple(node.attributes["kernel_shape"]))
+    if not found or not _small(found):
+        return None
+    include = bool(node.attributes.get("count_include_pad", 0))
+    each = [counted(axis, include, added) for axis, added in zip(found, more, strict=True)]
+    counts = functools.reduce(np.multiply.outer, each).astype(np.float32)
+    name, bits = node.outputs[0], math.ceil(math.log2(math.prod(axis.kernel for axis in found)))
+    reach = _greatest(importer, node, value.view)
+    fixed = importer.elementwise(
+        node, _fixed(bits), [value.view, reach], value.shape, "int32", f"{name}.fixed"
+    )
+    total = _reduced(importer, node, fixed.view, found, functools.partial(apply, "add"), 0, f"{name}.sum")
+    exponent = apply("add", apply("max", apply("shr", Argument(1), 23), _EXPONENT), bits + 1)
+    mean = float32.scaled(Argument(0), Parts(Number(1 << 23), exponent))
+    operands = [total, reach]
+    if np.all(counts == counts.flat[0]):
+        mean = float32.quotient(mean, float32.divisor(float32.number(counts.flat[0])), Number(0))
+        return importer.elementwise(node, mean, operands, total.shape, "float32", name)
+    sums = importer.elementwise(node, mean, operands, total.shape, "float32", f"{name}.real")
+    operands = [sums.view, importer.constant(counts, f"{name}.counts")]
+    mean = float32.quotient(Argument(0), float32.divisor(Argument(1)), Number(0))
+    return importer.elementwise(node, mean, operands, total.shape, "float32", name)
+
+
+def _small(found: Sequence[Axis]) -> bool:
+    return all(axis.kernel <= _PIXELS for axis in found)
+
+
+def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
+    """The greatest magnitude of a tensor."""
+    flat, name = importer.reshaped(node, x, (x.elements,)), node.outputs[0]
+    most = extreme(importer, node, flat, 0, f"{name}.most")
+    if not_negative(importer, node.inputs[0]):
+        return most
+    least = extreme(importer, node, flat, SIGN, f"{name}.least")
+    value = apply("max", Argument(0), Argument(1))
+    return importer.elementwise(node, value, [most, least], (), "float32", f"{name}.reach").view
+
+
+def _fixed(bits: int) -> Expression:
+    """A number in whole units of which 2^(30 - bits) are more than the greatest magnitude, operand 1."""
+    x = float32.parts(Argument(0))
+    top = apply("max", apply("shr", Argument(1), 23), _EXPONENT)
+    shift = apply("min", apply("add", apply("sub", top, x.exponent), bits), 63)
+    found = apply("mul_shift_round_even", x.mantissa, 1 << 6, shift)
+    minus = apply("shr", Argument(0), 31)
+    found = apply("sub", apply("xor", found, minus), minus)
+    return apply("select", x.exponent, found, 0)
+
+
+def _reduced(
+    importer: Importer,
+    node: OnnxNode,
+    view: View,
+    found: Sequence[Axis],
+    combined: Combined,
+    fill: int,
+    name: str,
+) -> View:
+    """What windows give; pixels outside of the image are `fill`."""
+    element, image = importer.tensors[view.tensor].element, images(importer, node, view)
+    rows, cols = two(list(found))
+    if any((rows.before, rows.after, cols.before, cols.after)):
+        places = np.arange(image.elements).reshape(image.shape)
+        around = [(0, 0), (0, 0), (rows.before, rows.after), (cols.before, cols.after)]
+        places = np.pad(places, around, constant_values=FILL)
+        image = assembled(importer, node, [image], places, element, f"{name}.padded", fill)
+    for number, axis in ((2, rows), (3, cols)):
+        views = [
+            sliced(image, number, i * axis.dilation, axis.outputs, axis.stride) for i in range(axis.kernel)
+        ]
+        while len(views) > 1:
+            taken, views = views[:_VIEWS], views[_VIEWS:]
+            operands: list[Expression] = [Argument(i) for i in range(len(taken))]
+            value = functools.reduce(combined, operands)
+            last = number == 3 and not views and len(view.shape) == 4
+            hint = name if last else f"{name}.part"
+            made = importer.elementwise(node, value, taken, taken[0].shape, element, hint)
+            views.insert(0, made.view)
+        image = views[0]
+    return importer.reshaped(node, image, (*view.shape[:2], *(axis.outputs for axis in found)))
