@@ -6,11 +6,12 @@ positive. Operands must be finite; results that are too large are infinite.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from sw.graph.expression import Apply, Expression, Number, evaluate
+from sw.graph.expression import Apply, Expression, Lookup, Number, evaluate
 from sw.graph.requantise import apply as applied
 
 #: The sign of a number, and everything else of it.
@@ -23,6 +24,9 @@ _GUARD = 6
 #: 48/17 and 32/17 with 29 fractional bits start the reciprocal of a number from 0.5 to 1; three steps of
 #: Newton's method leave an error below 2^-26. What is subtracted makes it too small.
 _START, _SLOPE, _STEPS, _LESS = round(48 / 17 * 2**29), round(32 / 17 * 2**29), 3, 8
+#: 2^(-i/256) with 30 fractional bits; log2(e) and log(2) with as many; the greatest power of e that counts.
+_POWERS = tuple(min(round(2 ** (30 - i / 256)), (1 << 30) - 1) for i in range(256))
+_LOG2_E, _LOG_2, _FAR = round(2**30 / math.log(2)), round(2**30 * math.log(2)), 80.0
 
 
 def apply(operation: str, *operands: Expression | int) -> Expression:
@@ -59,12 +63,17 @@ def parts(x: Expression) -> Parts:
 def divisor(x: Expression) -> Parts:
     """What a number to divide by is made of."""
     found = parts(x)
-    high = apply("shl", found.mantissa, 30 - _BITS)
+    value = _inverse(apply("shl", found.mantissa, 30 - _BITS))
+    return Parts(found.mantissa, found.exponent, apply("sub", value, _LESS))
+
+
+def _inverse(high: Expression) -> Expression:
+    """2^60 over a number from 2^30 to 2^31."""
     value = apply("sub", _START, apply("mul_shift_round", high, _SLOPE, 31))
     for _ in range(_STEPS):
         rest = apply("sub", 1 << 30, apply("mul_shift_round", high, value, 31))
         value = apply("mul_shift_round", value, rest, 29)
-    return Parts(found.mantissa, found.exponent, apply("sub", value, _LESS))
+    return value
 
 
 def _joined(mantissa: Expression, exponent: Expression, sign: Expression, some: Expression) -> Expression:
@@ -170,3 +179,43 @@ def steps(x: Expression, y: Parts) -> Expression:
     shift = apply("sub", apply("sub", apply("add", y.exponent, 24), above), a.exponent)
     found, minus = apply("mul_shift_round_even", mantissa, 1, apply("min", shift, 31)), apply("shr", x, 31)
     return apply("sub", apply("xor", found, minus), minus)
+
+
+def _power(x: Expression, doubled: int) -> tuple[Expression, Expression, Expression]:
+    """E to the power of -|x|, or -2|x|, as 30 fractional bits and a shift to the right; and 1 over 1 + it."""
+    magnitude = apply("min", apply("and", x, MAGNITUDE), number(_FAR / (1 + doubled)))
+    found = parts(magnitude)
+    # The power of 2, 24 fractional bits: whole ones are a shift, eight are looked up, 16 are a polynomial.
+    shift = apply("min", apply("sub", 156 - doubled, found.exponent), 63)
+    bits = apply("mul_shift_round", found.mantissa, _LOG2_E, shift)
+    table = Lookup(_POWERS, apply("and", apply("shr", bits, 16), 255))
+    rest = apply("mul_shift_round", apply("and", bits, 0xFFFF), _LOG_2, 22)
+    less = apply("sub", rest, apply("mul_shift_round", rest, rest, 33))
+    power = apply("sub", table, apply("mul_shift_round", table, less, 32))
+    whole = apply("shr", bits, 24)
+    half = apply("shr", power, apply("min", apply("add", whole, 1), 31))
+    return power, whole, _inverse(apply("shl", apply("add", 1 << 29, half), 1))
+
+
+def sigmoid(x: Expression) -> Expression:
+    """1 / (1 + e^-x), off by 2^-23 of it at most; x counts as -80 below that."""
+    power, shift, inverse = _power(x, 0)
+    negative = apply("lt", x, 0)
+    found = apply("select", negative, apply("mul_shift_round", power, inverse, 30), inverse)
+    return _rounded(found, apply("select", negative, shift, 0))
+
+
+def tanh(x: Expression) -> Expression:
+    """The hyperbolic tangent, off by 2^-24 at most."""
+    power, shift, inverse = _power(x, 1)
+    less = apply("sub", 1 << 30, apply("shr", power, apply("min", shift, 31)))
+    found = _rounded(apply("mul_shift_round", less, inverse, 30), Number(0))
+    found = apply("or", found, apply("and", x, SIGN))
+    return apply("select", apply("gt", apply("and", x, MAGNITUDE), number(2.0**-12)), found, x)
+
+
+def _rounded(x: Expression, shift: Expression) -> Expression:
+    """A positive number with 30 fractional bits, shifted to the right, in float32."""
+    _, zeros, high = _high(x)
+    mantissa = apply("mul_shift_round_even", high, 1, 7)
+    return apply("add", mantissa, apply("shl", apply("sub", apply("sub", 127, zeros), shift), _BITS))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import heald as hd
+from cosim.session.onnxruntime_comparison import compare_model
 from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -58,10 +59,11 @@ def rows(b: Builder) -> str:
 
 
 def functions(b: Builder) -> str:
-    """Every operator in float32 that the machine has."""
+    """Every operator in float32 that is exact."""
     x = product(b, b.input((3, 16), "float32"), 16, 16)
     y = b.op("HardSigmoid", b.op("Div", x, b.constant(1.7, np.float32)), alpha=1 / 6, beta=0.5)
     y = b.op("Sub", b.op("Mul", x, y), b.op("PRelu", x, bias(b, 16)))
+    y = b.op("Add", y, b.op("HardSwish", x))
     y = b.op("Max", b.op("Min", y, bias(b, 16)), bias(b, 1), b.op("Abs", b.op("Neg", y)))
     return product(b, b.op("Sum", y, x, bias(b, 16)), 16, 4)
 
@@ -138,13 +140,28 @@ def test_averages_are_as_exact_as_float32(include: int, scale: float) -> None:
         assert np.abs(found[name] - wanted).max() <= 2.0**-22 * most, name
 
 
+def test_sigmoid_and_tanh_are_as_exact_as_float32() -> None:
+    b = Builder(5)
+    x = product(b, b.input((9, 16), "float32"), 16, 16)
+    names = b.op("Mul", x, b.op("Sigmoid", x)), b.op("Tanh", x)
+    made = b.model(*names, *(product(b, y, 16, 4) for y in names))
+    network = import_model(made)
+    inputs = {"x0": b.rng.normal(size=(9, 16)).astype(np.float32)}
+    found, wanted = run(network, inputs), runtime(made, inputs)
+    for name in names:
+        assert np.allclose(found[name], wanted[name], rtol=2.0**-22, atol=2.0**-22)
+    assert compare_model(made, import_model(made, fuse=False), inputs, {}).ok
+
+
 def test_what_a_function_of_the_host_makes_is_quantised_there() -> None:
     b = Builder(3)
-    y = product(b, b.op("Sigmoid", product(b, b.input((5, 9), "float32"), 9, 4)), 4, 3)
+    y = product(b, b.op("Softplus", product(b, b.input((5, 9), "float32"), 9, 4)), 4, 3)
     made = b.model(y)
     with pytest.raises(InputError, match=r"DynamicQuantizeLinear\): its input is computed in float32"):
         import_model(made)
     network = import_model(made, allow_host=True)
-    assert [o.edge for o in network.operators if o.op == "Sigmoid" and isinstance(o, HostOperator)] == [False]
+    assert [o.edge for o in network.operators if o.op == "Softplus" and isinstance(o, HostOperator)] == [
+        False
+    ]
     inputs = {"x0": b.rng.normal(size=(5, 9)).astype(np.float32)}
     assert np.array_equal(run(network, inputs)[y], runtime(made, inputs)[y])

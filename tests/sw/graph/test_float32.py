@@ -90,6 +90,23 @@ def test_steps_are_rounded_twice_as_float32_has_them() -> None:
     assert np.array_equal(found, np.rint(x / scale))
 
 
+def test_sigmoid_and_tanh() -> None:
+    rng = np.random.default_rng(0)
+    parts = [
+        rng.normal(size=COUNT) * 5,
+        rng.uniform(-90, 90, COUNT),
+        rng.normal(size=COUNT) * 1e-3,
+        [0, 80, -1e30],
+    ]
+    x = np.concatenate(parts).astype(np.float32)
+    exact = x.astype(np.float64)
+    wanted = 1 / (1 + np.exp(-np.maximum(exact, -80)))
+    found = evaluate(float32.sigmoid(X), [x]).view(np.float32)
+    assert np.abs(found / wanted - 1).max() < 2.0**-23
+    found = evaluate(float32.tanh(X), [x]).view(np.float32)
+    assert np.abs(found - np.tanh(exact)).max() < 2.0**-24
+
+
 def test_operations_on_numbers_are_done_at_once() -> None:
     assert float32.total(float32.number(1.5), float32.number(2.25)) == float32.number(3.75)
     assert isinstance(float32.divisor(float32.number(255.0)).inverse, Number)
