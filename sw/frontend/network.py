@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +15,14 @@ from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
 from sw.frontend.protos import outer_names
+from sw.frontend.recurrent import RECURRENT
 from sw.frontend.refusal import RefusedError
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.islands import gathered
 from sw.graph.network import Network, Tensor, whole
 from sw.operators import host
-from sw.operators.fixed import limits
+from sw.operators.fixed import limits, recurrent
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
 #: Operators that the machine executes.
@@ -102,16 +104,22 @@ def _import(importer: Importer, node: OnnxNode) -> None:
     for name in node.inputs:
         if name and name not in importer.values and name not in importer.model.constants:
             raise node.error(f"input {name!r} is not known")
-    found: Sequence[Value | None] | None = _folded(importer, node)
-    if found is None:
-        try:
-            if reason := node.refused or importer.wanted.get(node.name):
-                raise node.error(reason.removeprefix(f"{node.place}: "))
-            handler = _handler(importer, node)
-            found = attempt(limits.extended(handler) if importer.limbs else handler, importer, node)
-        except InputError as error:
-            found = _left_to_host(importer, node, str(error))
+    try:
+        found = _values(importer, node)
+    except InputError as error:
+        found = _left_to_host(importer, node, str(error))
     importer.values.update({n: v for n, v in zip(node.outputs, found, strict=False) if n and v is not None})
+
+
+def _values(importer: Importer, node: OnnxNode) -> Sequence[Value | None]:
+    """What the results of a node stand for on the machine."""
+    found = _folded(importer, node)
+    if found is not None:
+        return found
+    if reason := node.refused or importer.wanted.get(node.name):
+        raise node.error(reason.removeprefix(f"{node.place}: "))
+    handler = _handler(importer, node)
+    return attempt(limits.extended(handler) if importer.limbs else handler, importer, node)
 
 
 def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[Value | None]:
@@ -138,6 +146,10 @@ def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[V
 def _handler(importer: Importer, node: OnnxNode) -> Handler:
     if node.op in HANDLERS:
         return HANDLERS[node.op]
+    if node.op in RECURRENT:
+        if not importer.limbs:
+            raise recurrent.refused(node)
+        return functools.partial(recurrent.layer, _values)
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     real = any(is_real(v) or (isinstance(v, Stored) and v.element == "float32") for v in values)
     handler = (REAL_HANDLERS if real else WHOLE_HANDLERS).get(node.op)

@@ -341,8 +341,10 @@ def _function(importer: Importer, node: OnnxNode, value: Real, base: Dequantised
         if isinstance(base, Dequantised) and base.element != "int32" and base.uniform:
             return _bytes(importer, node, tree, base, value.shape)
         x = fixed(importer, node, base)
-        # Ends with few bits, so that equal functions of similar ranges are one table.
-        found = _table(tree, _outwards(x.low - x.error, -1), _outwards(x.high + x.error, 1), bits_of(x))
+        # Ends with few bits, so that equal functions of similar ranges are one table. Words are below 2^30.
+        most = ((1 << 30) - 1) * 2.0 ** -bits_of(x)
+        low, high = _outwards(x.low - x.error, -1), _outwards(x.high + x.error, 1)
+        found = _table(tree, max(low, -most), min(high, most), bits_of(x))
     except InputError as error:
         text = str(error)
         raise (error if text.startswith("node ") else node.error(text)) from None
