@@ -307,7 +307,7 @@ def _never(folding: Folding, node: OnnxNode) -> np.ndarray | None:
     """Dequantised numbers are numbers."""
     maker, kind = folding.makers.get(node.inputs[0]), folding.kind(node.inputs[0])
     scale = folding.constants.get(maker.inputs[1]) if maker is not None else None
-    if maker is None or maker.op != "DequantizeLinear" or kind is None:
+    if maker is None or maker.op != "DequantizeLinear" or kind is None or kind[0] != np.float32:
         return None
     # 2^32 steps stay finite.
     if scale is None or scale.dtype != np.float32 or not np.all(np.isfinite(scale) & (np.abs(scale) < 1e28)):

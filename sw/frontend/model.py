@@ -19,6 +19,10 @@ from sw.frontend.sizes import Kind, check_sizes
 _FIXED_POINT = "heald.fixed_point"
 
 
+#: The oldest opset that is read, which is that of onnxruntime too.
+_OPSET = 7
+
+
 @dataclass(frozen=True)
 class OnnxModel:
     """What a file holds: inputs with type and shape, constants, nodes in an executable order, outputs.
@@ -96,6 +100,11 @@ def _model(proto: Any, place: str) -> OnnxModel:
     constants = {t.name: array(t, f"{place}: constant {t.name!r}") for t in graph.initializer}
     inputs = {v.name: typed(v, place) for v in graph.input if v.name not in constants}
     opset = int(next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0))
+    if opset < _OPSET:
+        raise InputError(
+            f"{place}: opset must be {_OPSET} or newer, where operands broadcast as in NumPy, not {opset}; "
+            f"convert the model (onnx.version_converter)"
+        )
     outputs = tuple(v.name for v in graph.output)
     folding = Folding(opset, inputs, constants, names(graph))
     folding.graph(graph.node)

@@ -78,7 +78,10 @@ class _Graph:
         axis, zeros = 1, []
         if (node := self.maker(name, "DequantizeLinear")) is not None:
             numbers, scale, *zeros = (self.held(n) for n in node.input if n)
-            axis = next((a.i for a in node.attribute if a.name == "axis"), axis)
+            how = {a.name: a.i for a in node.attribute}
+            axis = how.get("axis", axis)
+            if how.get("output_dtype", 1) not in (0, 1):
+                return None
         elif (node := self.maker(name, "Mul")) is not None:
             numbers, scale, axis = self._scaled(*node.input)
         else:

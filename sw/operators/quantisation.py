@@ -15,6 +15,9 @@ from sw.graph.requantise import LIMITS, apply, wrapped
 from sw.operators.host import quantised_input
 from sw.operators.registry import imports
 
+#: What `output_dtype` and `precision` are for float32: its number, or 0 by default.
+_FLOAT32 = (0, 1)
+
 
 def parameters(
     importer: Importer, node: OnnxNode, shape: tuple[int, ...], element: str | None = None
@@ -29,10 +32,13 @@ def parameters(
         raise node.error("scales must be positive numbers")
     if int(node.attributes.get("block_size", 0) or 0):
         raise node.error("scales of blocks are not supported, only of tensors and axes")
+    kind = int(node.attributes.get("output_dtype", 0) or 0)
+    real = kind if element is not None else int(node.attributes.get("precision", 0) or 0)
+    if real not in _FLOAT32:
+        raise node.error("real numbers must be float32, another type is asked for")
     if element is None:
         from onnx import helper
 
-        kind = int(node.attributes.get("output_dtype", 0) or 0)
         element = str(zero.dtype) if zero is not None else "uint8"
         if zero is None and kind:
             element = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))

@@ -324,3 +324,27 @@ def test_clip_without_limits_has_those_of_float32() -> None:
     inputs = {"x0": np.array([np.inf, -np.inf, 1.5], np.float32)}
     (found,) = run(import_model(model, allow_host=True), inputs).values()
     np.testing.assert_array_equal(found, next(iter(runtime(model, inputs).values())))
+
+
+def test_real_numbers_of_another_type_than_float32_are_not_taken_for_it() -> None:
+    nodes = [
+        Node("DequantizeLinear", ["x", "s", "z"], ["real"], output_dtype=TensorProto.FLOAT16),
+        Node("Relu", ["real"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": ("uint8", (2, 3))}, ("y", "float16", (2, 3)), 23, **GRID)
+    assert same(model) == ["DequantizeLinear", "Relu"]
+    nodes = [
+        Node("DequantizeLinear", ["x", "s", "z"], ["real"]),
+        Node("QuantizeLinear", ["real", "s", "z"], ["y"], precision=TensorProto.FLOAT16),
+    ]
+    with pytest.raises(InputError, match="real numbers must be float32"):
+        import_model(model_of(nodes, {"x": ("uint8", (2, 3))}, ("y", "uint8", (2, 3)), 23, **GRID))
+
+
+def test_opsets_before_7_are_refused() -> None:
+    """Their operands broadcast as an axis says: here the vector is a column."""
+    nodes = [Node("Add", ["x", "c"], ["y"], broadcast=1, axis=0)]
+    column = np.array([1, 2, 3], np.int32)
+    model = model_of(nodes, {"x": ("int32", (3, 3))}, ("y", "int32", (3, 3)), 6, c=column)
+    with pytest.raises(InputError, match=r"opset must be 7 or newer, .* not 6; convert the model"):
+        import_model(model)
