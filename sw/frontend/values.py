@@ -84,7 +84,12 @@ class FixedPoint(Dequantised):
     @property
     def rough(self) -> bool:
         """Whether the error is too great for real numbers that leave fixed point as they are."""
-        return self.error > RANGE * (self.high - self.low)
+        return self.error > RANGE * self.extent
+
+    @property
+    def extent(self) -> float:
+        """What the error is measured by: the range, at least the greatest magnitude."""
+        return max(self.high - self.low, abs(self.low), abs(self.high))
 
 
 @dataclass(frozen=True, eq=False)

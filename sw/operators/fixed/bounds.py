@@ -32,8 +32,8 @@ class Bound:
 
     @property
     def bits(self) -> int:
-        """Fractional bits with which no magnitude reaches 2^30."""
-        return 30 - max(math.frexp(self.reach + self.error)[1], -15)
+        """Fractional bits with which no magnitude reaches 2^30, whatever a few roundings add."""
+        return 30 - max(math.frexp((self.reach + self.error) * (1 + 2.0**-24))[1], -15)
 
 
 def _added(parts: Sequence[Bound]) -> Bound:

@@ -397,9 +397,9 @@ def _bytes(
         y = np.broadcast_to(_evaluated(tree, x), x.shape)
     if not np.all(np.isfinite(y)):
         raise InputError(f"the function is not a number for some of the values {least} to {most}")
-    known = Bound(float(y.min()), float(y.max()))
-    words = np.roll(np.rint(y * 2.0**known.bits).astype(np.int64), least)
+    bits = (known := Bound(float(y.min()), float(y.max()))).bits
+    words = np.roll(np.rint(y * 2.0**bits).astype(np.int64), least)
     index = apply("and", Argument(0), 255) if least else Argument(0)
-    known = Bound(known.low, known.high, _HALF * 2.0**-known.bits)
+    known = Bound(known.low, known.high, _HALF * 2.0**-bits)
     value = Lookup(tuple(int(w) for w in words), index)
-    return number(importer, node, value, [leaf.view], shape, known, known.bits)
+    return number(importer, node, value, [leaf.view], shape, known, bits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 from hw.errors import InputError
@@ -151,8 +152,9 @@ def _check_end(importer: Importer, node: OnnxNode, value: Stored) -> None:
 
 def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, what: str) -> InputError:
     importer.imprecise = True
+    share = known.error / unit if unit else math.inf
     return node.error(
-        f"the error of fixed point before it may be {known.error:.3g}, {known.error / unit:.2g} of {what} "
+        f"the error of fixed point before it may be {known.error:.3g}, {share:.2g} of {what} "
         f"({unit:.4g}); at most {STEP if 'step' in what else RANGE:g} is allowed; QuantizeLinear and "
         f"DequantizeLinear nearer to it are needed"
     )
@@ -168,7 +170,7 @@ def outputs(importer: Importer) -> None:
         try:
             found = fixed(importer, node, value)
             if found.rough:
-                raise _too_great(importer, node, bound(found), found.high - found.low, "its range")
+                raise _too_great(importer, node, bound(found), found.extent, "its range")
             importer.values[name] = found
             ends = found.low, found.high, found.error, bits_of(found)
             importer.accuracy[name] = Accuracy(node.place, *ends)

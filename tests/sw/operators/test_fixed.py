@@ -113,6 +113,9 @@ CASES: dict[str, Case] = {
     "LeakyRelu": function("LeakyRelu", lambda x: np.where(x < 0, x * float(np.float32(0.3)), x), alpha=0.3),
     "Softplus": function("Softplus", lambda x: np.logaddexp(0, x)),
     "written Gelu": Case(written_gelu, lambda x: gelu(exact_layer(x))),
+    "Tanh of bytes": Case(
+        lambda b, x: b.op("Tanh", b.op("Mul", x, b.constant(2, np.float32))), lambda x: np.tanh(2 * x)
+    ),
     "Softmax": Case(lambda b, x: b.op("Softmax", layer(b, x)), lambda x: softmax(exact_layer(x))),
     "Softmax of bytes": Case(
         lambda b, x: b.op("MatMul", b.op("Softmax", x), b.constant(WEIGHTS)),
