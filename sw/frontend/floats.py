@@ -51,7 +51,7 @@ def apply_function(
     with np.errstate(all="ignore"):
         if op == "Erf":
             # The reference of ONNX has it in float32.
-            return _erf(given[0]).astype(result)
+            return np.asarray(_erf(given[0]).astype(result))
         if op == "Gelu":
             return _gelu(given[0], **attributes).astype(result)
         node = node_of(op, [True] * len(given), attributes)

@@ -159,8 +159,8 @@ def _written(value: Real) -> Real:
             return made("Add", made("Max", x, zero), made("Mul", made("Min", x, zero), slope))
         case "HardSigmoid" | "HardSwish":
             own = value.op == "HardSigmoid"
-            alpha = number("alpha", 0.2) if own else number("", 1 / 6)
-            line = made("Add", made("Mul", x, alpha), number("beta" if own else "", 0.5))
+            scaled = made("Mul", x, number("alpha", 0.2)) if own else made("Div", x, number("", 6))
+            line = made("Add", scaled, number("beta" if own else "", 0.5))
             inner = made("Min", made("Max", line, zero), one)
             return inner if own else made("Mul", x, inner)
     return value

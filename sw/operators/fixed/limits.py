@@ -41,7 +41,14 @@ _ROWS: dict[str, Callable[[Importer, OnnxNode], Reals]] = {
 }
 
 #: Inputs whose elements operators put next to each other; none: all of them.
-_DATA = {"Concat": (), "Pad": (0,), **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2))}
+_DATA: dict[str, tuple[int, ...]] = {
+    "Concat": (),
+    "Pad": (0,),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2)),
+}
+
+#: Operators whose results are some of their operands, quantised.
+_CHOOSING = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 
 def extended(handler: Handler) -> Handler:
@@ -132,18 +139,30 @@ def _lasting(value: Real) -> bool:
     return len(wide) > 1 or is_fixed(value) or any(affine(x) is None for x in wide)
 
 
+def _known(importer: Importer, value: Value) -> Bound | None:
+    """What real numbers in fixed point, or operators that choose of them, may be; None for others."""
+    if isinstance(value, Structured):
+        if value.node.op not in (*_DATA, *_CHOOSING):
+            return None
+        read = [importer.value(value.node, i) for i in range(len(value.node.inputs))]
+        parts = [b for v in read if (b := _known(importer, v)) is not None]
+        if not parts:
+            return None
+        low, high = min(p.low for p in parts), max(p.high for p in parts)
+        return Bound(low, high, max(p.error for p in parts))
+    if isinstance(value, Stored) or not is_fixed(value):
+        return None
+    found = importer.points.get(value)
+    return bound(value if found is None else found)
+
+
 def _check_end(importer: Importer, node: OnnxNode, value: Stored) -> None:
     """The error of what QuantizeLinear rounds must be small in its steps."""
-    real = importer.value(node, 0)
-    if isinstance(real, Structured) or not is_real(real):
-        return
-    assert not isinstance(real, Stored)
-    if isinstance(real, Real) and real in importer.points:
-        real = importer.points[real]
-    if not is_fixed(real):
+    known = _known(importer, importer.value(node, 0))
+    if known is None:
         return
     scale, _, _ = parameters(importer, node, value.shape)
-    known, step = bound(real), float(scale.min())
+    step = float(scale.min())
     if known.error > STEP * step:
         raise _too_great(importer, node, known, step, "the step of its scale")
     found = Accuracy(node.place, known.low, known.high, known.error, step=step)

@@ -22,6 +22,8 @@ from sw.frontend.model import with_fixed_point
 from sw.frontend.network import import_model
 from sw.graph.network import Network
 from sw.graph.reference import run
+from tests.budget import cases
+from tests.fuzz.fixed_point import judge
 from tests.machines import TEST
 
 Array = np.ndarray
@@ -296,3 +298,10 @@ def test_the_files_of_a_compiled_directory_keep_the_option() -> None:
     source = onnx_source(model, fixed_point=True)
     again = from_files(source.files(), allow_host=False, hosted={})
     assert again.network().accuracy == source.network().accuracy != {}
+
+
+@pytest.mark.drawn
+def test_random_islands_are_as_exact_as_they_state() -> None:
+    found = [judge(seed) for seed in range(cases(60, 1000))]
+    assert [text for verdict, text in found if verdict == "wrong"] == []
+    assert sum(verdict == "run" for verdict, _ in found) > len(found) // 2
