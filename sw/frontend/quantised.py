@@ -23,10 +23,10 @@ from sw.frontend.lowering import Lowering, collapsed
 from sw.frontend.node import OnnxNode
 from sw.frontend.sums import one_part, several_parts, wholes
 from sw.frontend.values import Constant, Dequantised, Quantisation, Real, Reals, Stored, Structured, Value
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
+from sw.graph.expression import Apply, Argument, Expression, Number, evaluate
 from sw.graph.fixed_point import Term, exact_product, exact_sum
 from sw.graph.network import Elementwise, View
-from sw.graph.requantise import LIMITS, apply, clamped, multiplier, requantised
+from sw.graph.requantise import LIMITS, apply, clamped, lookup_of, multiplier, requantised
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
@@ -146,9 +146,7 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     scaled = _scaled(to, leaf, operand, value, least, most)
     if scaled is not None and np.array_equal(evaluate(scaled, [x] * (operand.index + 1)), y):
         return scaled
-    if leaf.element == "int8":
-        return Lookup(tuple(np.roll(y, 128).tolist()), apply("and", operand, 255))
-    return Lookup(tuple(y.tolist()), operand)
+    return lookup_of(y, operand, leaf.element)
 
 
 def _on_all(value: Reals, leaf: Dequantised, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -275,20 +273,13 @@ def _times_function(to: Lowering, value: Real) -> Expression | None:
         shift = np.clip(30 - exponents, 0, 63)
         mantissa = np.where(30 - exponents > 63, 0, np.rint(np.ldexp(fractions, 30)).astype(np.int64))
         zero = to.numbers(to.grid.zero, "zero")
-        tables = [_looked_up(to, leaf, table) for table in (mantissa, shift)]
+        tables = [
+            Number(int(t[0])) if np.all(t == t[0]) else lookup_of(t, to.operand(leaf.view), leaf.element)
+            for t in (mantissa, shift)
+        ]
         centred = apply("sub", to.operand(part.leaf.view), to.numbers(part.leaf.zero, "zero"))
         return requantised(centred, tables[0], tables[1], zero, to.low, to.high)
     return None
-
-
-def _looked_up(to: Lowering, leaf: Dequantised, table: np.ndarray) -> Expression:
-    """The word of a table over all values of 8 bits, the least one first."""
-    if np.all(table == table[0]):
-        return Number(int(table[0]))
-    operand = to.operand(leaf.view)
-    if leaf.element == "int8":
-        return Lookup(tuple(np.roll(table, 128).tolist()), apply("and", operand, 255))
-    return Lookup(tuple(table.tolist()), operand)
 
 
 def _single_part(value: Reals) -> Summand | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.dtypes import INT8, INT32, UINT8
-from sw.graph.expression import Apply, Expression, Number
+from sw.graph.expression import Apply, Expression, Lookup, Number
 
 #: Types of tensors with their least and greatest value.
 LIMITS = {t.name: t.limits for t in (INT8, UINT8, INT32)}
@@ -28,6 +28,13 @@ def apply(operation: str, *operands: Expression | int) -> Expression:
     if operation in ("add", "sub", "shl", "shr") and found[1] == Number(0):
         return found[0]
     return Apply(operation, found)
+
+
+def lookup_of(words: np.ndarray, operand: Expression, element: str) -> Lookup:
+    """The word of a table over all values of a type of 8 bits, the least one first."""
+    if element == "int8":
+        return Lookup(tuple(np.roll(words, 128).tolist()), apply("and", operand, 255))
+    return Lookup(tuple(words.tolist()), operand)
 
 
 def clamped(value: Expression, low: int, high: int) -> Expression:

@@ -9,9 +9,9 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored, Value
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.network import ELEMENTS
-from sw.graph.requantise import LIMITS, apply, wrapped
+from sw.graph.requantise import LIMITS, apply, lookup_of, wrapped
 from sw.operators.registry import WHOLE_HANDLERS, imports
 
 #: Types of whole numbers.
@@ -111,8 +111,7 @@ def _quotient(importer: Importer, node: OnnxNode) -> Value:
         y = towards_zero
     else:
         y = x - towards_zero * divisor if node.attributes.get("fmod", 0) else x % divisor
-    index = apply("and", Argument(0), 255)
-    table = Lookup(tuple(np.roll(y, -low if low else 0).tolist()), index)
+    table = lookup_of(y, Argument(0), operand.element)
     shape = np.broadcast_shapes(operand.shape, by.shape)
     return importer.elementwise(node, wrapped(table, operand.element), [operand.view], shape, operand.element)
 

@@ -20,9 +20,9 @@ from sw.frontend.quantised import BYTES, row_operand
 from sw.frontend.sums import WORD
 from sw.frontend.values import Constant, Dequantised, Real, Structured, Value
 from sw.frontend.windows import reduced_axes
-from sw.graph.expression import Argument, Expression, Lookup
+from sw.graph.expression import Argument, Expression
 from sw.graph.network import View, whole
-from sw.graph.requantise import apply
+from sw.graph.requantise import apply, lookup_of
 from sw.graph.views import broadcast, reshaped, same_places, transposed
 from sw.operators.elementwise.reals import combined
 from sw.operators.products import sums
@@ -134,11 +134,10 @@ def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | 
     x, chosen = found
     count, name = math.prod(x.shape[a] for a in chosen), node.outputs[0]
     zero = 128 if x.element == "uint8" else 0
-    numbers = np.arange(256) - zero if zero else np.arange(256).astype(np.int8).astype(np.int64)
-    index = apply("and", Argument(0), 255)
+    numbers = np.arange(-128, 128)
     parts = []
     for half in (numbers**2 >> _LOW, numbers**2 & (1 << _LOW) - 1):
-        table = Lookup(tuple(int(h) for h in half), index)
+        table = lookup_of(half, Argument(0), x.element)
         squares = importer.elementwise(node, table, [x.view], x.shape, "uint8", f"{name}.squares").view
         parts.append(added(importer, node, squares, chosen, 0, f"{name}.square"))
     total = added(importer, node, x.view, chosen, zero, f"{name}.sum")
