@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from hw.errors import InputError
 from sw.frontend.affine import affine
@@ -55,31 +57,34 @@ def extended(handler: Handler) -> Handler:
     """A handler that leaves to fixed point what it refuses, and holds what it makes to the limit."""
 
     def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
-        before, known, made = len(importer.operators), len(importer.points), len(importer.accuracy)
         try:
-            found = handler(importer, node)
+            with _all_or_nothing(importer):
+                found = handler(importer, node)
         except InputError:
-            _undo(importer, before, known, made)
             instead = _instead(importer, node, handler)
             if instead is None:
                 raise
             found = instead
-        try:
-            every: list[Value] = list(found) if isinstance(found, Sequence) else [found]
+        every: list[Value] = list(found) if isinstance(found, Sequence) else [found]
+        with _all_or_nothing(importer):
             return [_settled(importer, node, value, handler) for value in every]
-        except InputError:
-            _undo(importer, before, known, made)
-            raise
 
     return tried
 
 
-def _undo(importer: Importer, operators: int, fixed_values: int, accuracy: int) -> None:
-    """Forget what was appended since."""
-    del importer.operators[operators:]
-    for held, count in ((importer.points, fixed_values), (importer.accuracy, accuracy)):
-        for key in list(held)[count:]:
-            del held[key]
+@contextlib.contextmanager
+def _all_or_nothing(importer: Importer) -> Iterator[None]:
+    """Forgets what was appended where that failed."""
+    held: tuple[dict[Any, Any], ...] = (importer.points, importer.accuracy)
+    operators, counts = len(importer.operators), [len(known) for known in held]
+    try:
+        yield
+    except InputError:
+        del importer.operators[operators:]
+        for known, count in zip(held, counts, strict=True):
+            for key in list(known)[count:]:
+                del known[key]
+        raise
 
 
 def _instead(importer: Importer, node: OnnxNode, handler: Handler) -> Value | None:
@@ -185,14 +190,13 @@ def outputs(importer: Importer) -> None:
         value, node = importer.values.get(name), importer.producers.get(name)
         if node is None or not isinstance(value, Real | Structured | FixedPoint):
             continue
-        before, known, accuracy = len(importer.operators), len(importer.points), len(importer.accuracy)
         try:
-            found = fixed(importer, node, value)
-            if found.rough:
-                raise _too_great(importer, node, bound(found), found.extent, "its range")
+            with _all_or_nothing(importer):
+                found = fixed(importer, node, value)
+                if found.rough:
+                    raise _too_great(importer, node, bound(found), found.extent, "its range")
             importer.values[name] = found
             ends = found.low, found.high, found.error, bits_of(found)
             importer.accuracy[name] = Accuracy(node.place, *ends)
         except InputError as error:
-            _undo(importer, before, known, accuracy)
             importer.unfit[name] = str(error)

@@ -34,14 +34,15 @@ BYTE = 8
 class Bytes:
     """A real operand as a sum of values of 8 bits; `cut` is what each element is off by at most.
 
-    Of constants `off` has it for every element.
+    Of constants, `total` is the greatest sum of magnitudes over the axes that are summed over, `off` that of
+    what elements are off by.
     """
 
     parts: tuple[Dequantised, ...]
     known: Bound
-    cut: float
-    magnitudes: np.ndarray | None = None
-    off: np.ndarray | None = None
+    cut: float = 0.0
+    total: float | None = None
+    off: float = 0.0
 
 
 def _cut(importer: Importer, node: OnnxNode, x: FixedPoint, limbs: int) -> Bytes:
@@ -60,7 +61,7 @@ def _made(importer: Importer, node: OnnxNode, x: FixedPoint, limbs: int) -> Byte
     drop += (x.reach + (1 << drop >> 1)) >> drop >= 1 << most
     whole = apply("mul_shift_round", Argument(0), 1, drop) if drop else Argument(0)
     reach = (x.reach + (1 << drop >> 1)) >> drop
-    count = -(-(reach.bit_length() + signed) // BYTE)
+    count = -(-max(1, reach.bit_length() + signed) // BYTE)
     parts = []
     for i in range(count):
         last = i == count - 1
@@ -76,35 +77,42 @@ def _made(importer: Importer, node: OnnxNode, x: FixedPoint, limbs: int) -> Byte
     return Bytes(tuple(parts), Bound(x.low, x.high, x.error), cut)
 
 
-def _constant(importer: Importer, node: OnnxNode, array: np.ndarray, axis: int | None, limbs: int) -> Bytes:
+def _constant(
+    importer: Importer, node: OnnxNode, array: np.ndarray, axis: int | None, summed: tuple[int, ...]
+) -> Bytes:
     """Constants as bytes, with a scale for each element of an axis."""
-    exact = array.astype(np.float64)
+    limbs = max(2, importer.limbs)
     others = tuple(a for a in range(array.ndim) if axis is None or a != axis % array.ndim)
     most = (1 << (limbs * BYTE - 1)) - 1
-    scale = np.maximum(np.abs(exact).max(axis=others, keepdims=True) / most, 2.0**-60).astype(np.float32)
-    whole = np.clip(np.rint(exact / scale), -most - 1, most).astype(np.int64)
+    greatest = np.abs(array).max(axis=others, keepdims=True).astype(np.float64)
+    scale = np.maximum(greatest / most, 2.0**-60).astype(np.float32).astype(np.float64)
+    whole = np.clip(np.rint(array / scale), -most - 1, most).astype(np.int32)
     parts = []
     for i in range(limbs):
         last = i == limbs - 1
         byte = (whole >> BYTE * i).astype(np.int8) if last else (whole >> BYTE * i & 255).astype(np.uint8)
         view = importer.constant(byte, f"{node.outputs[0]}.weights{i}")
-        wide = (scale * np.float32(2.0 ** (BYTE * i))).astype(np.float32)
+        wide = (scale * 2.0 ** (BYTE * i)).astype(np.float32)
         wide = wide.reshape(()) if wide.size == 1 else np.broadcast_to(wide, array.shape)
         parts.append(Dequantised(view, str(byte.dtype), wide, np.asarray(0, np.int64), 128 if last else 255))
-    off = np.abs(exact - whole * scale.astype(np.float64))
-    return Bytes(tuple(parts), bound(Constant(array)), 0.0, np.abs(exact), off)
+    off = _greatest_sum(array - whole * scale, summed)
+    return Bytes(tuple(parts), bound(Constant(array)), 0.0, _greatest_sum(array, summed), off)
 
 
-def _operand(importer: Importer, node: OnnxNode, value: Value, axis: int | None) -> Bytes:
+def _greatest_sum(array: np.ndarray, axes: tuple[int, ...]) -> float:
+    return float(np.abs(array).sum(axis=axes, dtype=np.float64).max())
+
+
+def _operand(
+    importer: Importer, node: OnnxNode, value: Value, axis: int | None, summed: tuple[int, ...]
+) -> Bytes:
     """An operand of a product as bytes."""
     value = settled(importer, node, value)
-    if isinstance(value, Dequantised) and value.element in BYTES:
-        array = held(importer, value)
-        magnitudes = None if array is None else np.abs(array.astype(np.float64))
-        return Bytes((value,), bound(value), 0.0, magnitudes)
     array = held(importer, value)
+    if isinstance(value, Dequantised) and value.element in BYTES:
+        return Bytes((value,), bound(value), total=None if array is None else _greatest_sum(array, summed))
     if array is not None:
-        return _constant(importer, node, array, axis, max(2, importer.limbs))
+        return _constant(importer, node, array, axis, summed)
     return _cut(importer, node, fixed(importer, node, value), importer.limbs)
 
 
@@ -150,7 +158,8 @@ def linear(importer: Importer, node: OnnxNode, handler: Handler) -> Real:
     values = [importer.value(node, i) for i in range(2)]
     ranks = [len(v.shape) for v in values]
     axes = [None if rank < 2 else how.channels(node, i) for i, rank in enumerate(ranks)]
-    operands = [_operand(importer, node, v, a) for i, (v, a) in enumerate(zip(values, axes, strict=True))]
+    over = [how.summed(node, i, rank) for i, rank in enumerate(ranks)]
+    operands = [_operand(importer, node, *of) for of in zip(values, axes, over, strict=True)]
     found: list[Reals] = []
     for i, a in enumerate(operands[0].parts):
         for j, b in enumerate(operands[1].parts):
@@ -163,8 +172,7 @@ def linear(importer: Importer, node: OnnxNode, handler: Handler) -> Real:
             made = handler(importer, own)
             assert isinstance(made, Dequantised | Real)
             found.append(made)
-    depth = math.prod(values[1].shape[a] for a in how.summed(node, 1, ranks[1]))
-    known = _known(operands, [how.summed(node, i, rank) for i, rank in enumerate(ranks)], depth)
+    known = _known(operands, math.prod(values[1].shape[a] for a in over[1]))
     alpha = abs(float(node.attributes.get("alpha", 1.0))) if node.op == "Gemm" else 1.0
     more = _bias(importer, node) if node.optional(2) else Bound(0.0, 0.0)
     known = Bound(
@@ -184,23 +192,17 @@ def _bias(importer: Importer, node: OnnxNode) -> Bound:
     return Bound(low, high, abs(beta) * known.error)
 
 
-def _known(operands: Sequence[Bytes], summed: Sequence[tuple[int, ...]], depth: int) -> Bound:
-    """What a sum of products may be, and what the errors of both operands add to it."""
+def _known(operands: Sequence[Bytes], depth: int) -> Bound:
+    """What a sum of `depth` products may be, and what the errors of both operands add to it."""
     errors = [o.known.error + o.cut for o in operands]
-    for own, other, axes in ((0, 1, summed[0]), (1, 0, summed[1])):
-        weights, x = operands[own], operands[other]
-        if weights.magnitudes is not None:
-            total = float(weights.magnitudes.sum(axis=axes).max())
-            off = 0.0 if weights.off is None else float(weights.off.sum(axis=axes).max())
-            return Bound(
-                -total * x.known.reach,
-                total * x.known.reach,
-                (total + off) * errors[other] + off * x.known.reach,
-            )
+    first, second = operands
+    for weights, x, error in ((first, second, errors[1]), (second, first, errors[0])):
+        if weights.total is not None:
+            reach = weights.total * x.known.reach
+            return Bound(-reach, reach, (weights.total + weights.off) * error + weights.off * x.known.reach)
     a, b = (o.known.reach for o in operands)
-    return Bound(
-        -depth * a * b, depth * a * b, depth * (a * errors[1] + b * errors[0] + errors[0] * errors[1])
-    )
+    each = a * errors[1] + b * errors[0] + errors[0] * errors[1]
+    return Bound(-depth * a * b, depth * a * b, depth * each)
 
 
 def summed(importer: Importer, node: OnnxNode, x: Dequantised, axes: Sequence[int]) -> Real:
