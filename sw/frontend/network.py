@@ -22,6 +22,7 @@ from sw.graph.fuse import fused, with_tensor
 from sw.graph.islands import gathered
 from sw.graph.network import Network, Tensor, whole
 from sw.operators import host
+from sw.operators.dynamic import behind
 from sw.operators.fixed import limits, recurrent
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
@@ -130,6 +131,8 @@ def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[V
         importer.refuse(node, f"{reason}{read}", lost=True)
         importer.lost.update(node.outputs)
         return []
+    if behind(importer, node):
+        return host.on_host(importer, node, "", edge=True)
     importer.refuse(node, reason)
     operators = len(importer.operators)
     try:

@@ -32,6 +32,8 @@ _RANDOM = (
     "Multinomial",
     "Bernoulli",
 )
+#: The greatest range that is quantised at run time.
+_WIDEST = 2.0**128
 #: The level of messages that onnxruntime writes by itself: what it refuses becomes an error of ours.
 _FATAL = 4
 
@@ -125,6 +127,8 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
     """All results of one `NodeProto` by onnxruntime; raises `InputError` where it fails."""
     if node.op_type == "QuantizeLinear" and np.isnan(arrays["i0"]).any():
         raise InputError(f"{name}: values to quantise must be numbers, not NaN")
+    if node.op_type == "DynamicQuantizeLinear" and not np.ptp(arrays["i0"].astype(np.float64)) < _WIDEST:
+        raise InputError(f"{name}: values to quantise must be finite, their range one that float32 holds")
     kinds = tuple((n, str(a.dtype)) for n, a in arrays.items())
     made = _session(node.SerializeToString(), opset, kinds, name)
     try:

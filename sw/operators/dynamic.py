@@ -21,7 +21,7 @@ from sw.graph.float32 import SIGN, apply, number
 from sw.graph.network import View
 from sw.graph.requantise import clamped
 from sw.operators.extremes import extreme
-from sw.operators.floats import float_view, made_here, not_negative
+from sw.operators.floats import float_view, made_here, not_negative, quantised_again
 from sw.operators.host import dequantised, host_operator
 from sw.operators.registry import imports
 
@@ -78,14 +78,38 @@ def _on_machine(importer: Importer, node: OnnxNode, x: View) -> list[Value]:
     return [whole, scale, zero]
 
 
+#: Operators of the host where float32 that it scales goes to outputs of the model alone.
+_BEHIND = (
+    *(
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LogSoftmax",
+        "MaxPool",
+        "ReduceMax",
+        "ReduceMean",
+    ),
+    *("ReduceSum", "Softmax"),
+)
+
+
+def behind(importer: Importer, node: OnnxNode) -> bool:
+    """Whether a node is one at the edge of the model: on float32 behind the last product."""
+    if node.op not in _BEHIND or node.outputs[0] in quantised_again(importer):
+        return False
+    value = importer.values.get(node.inputs[0])
+    return isinstance(value, Stored) and value.element == "float32" and _scaled(importer, value.view)
+
+
+def _scaled(importer: Importer, view: View) -> bool:
+    """Whether float32 is what the host scales behind the machine, or what the machine makes."""
+    return view.tensor in importer.edges or made_here(importer, view)
+
+
 def at_edge(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
     """An operator on scales found at run time, or on sums times such; None for others."""
     stored = [v for v in values if isinstance(v, Stored)]
-    known = [
-        v.element == "float32" and (v.view.tensor in importer.edges or made_here(importer, v.view))
-        for v in stored
-    ]
-    if not stored or not all(known):
+    if not stored or any(v.element != "float32" or not _scaled(importer, v.view) for v in stored):
         return None
     views: list[View] = []
     for value in values:

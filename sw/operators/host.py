@@ -117,7 +117,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
     if view.tensor != name:
         hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
         output = _named(importer, name, value.shape, element)
-        host_operator(importer, hosted, [view], output, reason=reason)
+        host_operator(importer, hosted, [view], output, 0, view.tensor in importer.edges, reason)
 
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
@@ -189,8 +189,8 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
     return found
 
 
-def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value | None]:
-    """A node executed by the host for a reason: one operator for each of its outputs that has a name."""
+def on_host(importer: Importer, node: OnnxNode, reason: str, edge: bool = False) -> list[Value | None]:
+    """A node executed by the host for a reason, or at an edge: an operator for each output with a name."""
     if node.op == "Dropout" and node.optional(2):
         raise node.error("in training its result is another one each time it runs, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"
@@ -202,8 +202,8 @@ def on_host(importer: Importer, node: OnnxNode, reason: str) -> list[Value | Non
             found.append(None)
             continue
         output = importer.tensor(name, shape, element)
-        importer.hosted[name] = host_operator(importer, node, operands, output, index, False, reason)
-        importer.of_host.add(output.tensor)
+        importer.hosted[name] = host_operator(importer, node, operands, output, index, edge, reason)
+        (importer.edges if edge else importer.of_host).add(output.tensor)
         found.append(Stored(output, element))
     return found
 

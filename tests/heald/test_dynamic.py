@@ -101,7 +101,8 @@ def residual(b: Builder) -> str:
     """A sum of convolutions, maxima of it, and a product."""
     x = b.op("Relu", convolution(b, b.input((1, 3, 5, 6), "float32"), 3, 4))
     y = b.op("Relu", b.op("Add", convolution(b, x, 4, 4), x))
-    return product(b, b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]), 3, 5)
+    y = product(b, b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]), 3, 5)
+    return b.op("Softmax", b.op("Flatten", b.op("GlobalAveragePool", y)))
 
 
 @pytest.mark.parametrize("make", [residual, rows])
@@ -112,8 +113,19 @@ def test_the_chain_is_one_program_on_the_rtl(make: Callable[[Builder], str]) -> 
     inputs = {n: b.rng.normal(size=network.tensors[n].shape).astype(np.float32) for n in network.inputs}
     ran = hd.compile(made, TEST).run(inputs, on="cpp")
     assert ran.verified, ran.failure
+    assert len(ran.results) == 1
     for output, array in runtime(made, inputs).items():
         assert np.array_equal(ran.outputs[output], array)
+
+
+def test_what_has_no_range_is_told() -> None:
+    b = Builder(5)
+    network = import_model(b.model(rows(b)))
+    x = np.zeros((4, 9), np.float32)
+    for wrong in ([np.inf], [np.nan], [3e38, -3e38]):
+        x.flat[: len(wrong)] = wrong
+        with pytest.raises(InputError, match=r"n0.*values to quantise must be finite"):
+            run(network, {"x0": x})
 
 
 @pytest.mark.parametrize("include", [0, 1])
