@@ -121,10 +121,7 @@ def _check(node: OnnxNode, elements: int) -> None:
 def _mean(importer: Importer, node: OnnxNode) -> Value:
     if node.op == "ReduceMean" and (found := variance(importer, node, importer.value(node, 0))) is not None:
         return found
-    if (
-        node.op == "GlobalAveragePool"
-        and (real := average(importer, node, importer.value(node, 0))) is not None
-    ):
+    if (real := average(importer, node, importer.value(node, 0))) is not None:
         return real
     value = row_operand(importer, node)
     rank = len(value.shape)

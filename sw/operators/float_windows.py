@@ -15,7 +15,7 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored, Value
-from sw.frontend.windows import axes, counted, images, two
+from sw.frontend.windows import axes, counted, images, reduced_axes, two
 from sw.graph import float32
 from sw.graph.expression import Argument, Expression, Number
 from sw.graph.float32 import SIGN, Parts, apply
@@ -62,8 +62,19 @@ def average(importer: Importer, node: OnnxNode, value: Value) -> Stored | None:
     found, more = [Axis(size, size) for size in value.shape[2:]], [0] * (len(value.shape) - 2)
     if node.op == "AveragePool":
         found, more = axes(node, value, tuple(node.attributes["kernel_shape"]))
-    if not found or not _small(found):
+    chosen = reduced_axes(importer, node, len(value.shape)) if node.op == "ReduceMean" else None
+    if not found or not _small(found) or chosen not in (None, list(range(2, len(value.shape)))):
         return None
+    made = _averaged(importer, node, value, found, more)
+    if chosen is None or node.attributes.get("keepdims", 1):
+        return made
+    return Stored(importer.reshaped(node, made.view, value.shape[:2]), "float32")
+
+
+def _averaged(
+    importer: Importer, node: OnnxNode, value: Stored, found: Sequence[Axis], more: Sequence[int]
+) -> Stored:
+    """The averages of windows; `more` pixels behind each axis do not count."""
     include = bool(node.attributes.get("count_include_pad", 0))
     each = [counted(axis, include, added) for axis, added in zip(found, more, strict=True)]
     counts = functools.reduce(np.multiply.outer, each).astype(np.float32)

@@ -77,7 +77,7 @@ RULES: dict[str, Rule] = {
 _MOVING = (
     *("BatchNormalization", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather"),
     *("Identity", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),
-    *("Unsqueeze", "MaxPool", "AveragePool", "GlobalAveragePool"),
+    *("Unsqueeze", "Resize", "Upsample", "MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean"),
 )
 
 

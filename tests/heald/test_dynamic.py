@@ -137,16 +137,17 @@ def test_averages_are_as_exact_as_float32(include: int, scale: float) -> None:
     how = {"kernel_shape": [2, 3], "pads": [1, 0, 0, 1], "strides": [1, 2]}
     part = b.op("AveragePool", x, **how, count_include_pad=include)
     mean = b.op("GlobalAveragePool", x)
-    outputs = [convolution(b, y, 4, 3, 1) for y in (part, mean)]
-    made = b.model(part, mean, *outputs)
+    flat = b.op("ReduceMean", x, b.constant([2, 3], np.int64), keepdims=0)
+    outputs = [*(convolution(b, y, 4, 3, 1) for y in (part, mean)), product(b, flat, 4, 3)]
+    made = b.model(part, mean, flat, *outputs)
     network = import_model(made, allow_host=True)
-    assert not {"AveragePool", "GlobalAveragePool"} & {
+    assert not {"AveragePool", "GlobalAveragePool", "ReduceMean"} & {
         o.op for o in network.operators if isinstance(o, HostOperator)
     }
     inputs = {"x0": b.rng.normal(size=(1, 3, 5, 6)).astype(np.float32)}
     found = run(network, inputs)
     exact = {x: runtime(b.model(x), inputs)[x]}
-    for name in (part, mean):
+    for name in (part, mean, flat):
         wanted = runtime(made, inputs)[name]
         most = np.abs(exact[x]).max()
         assert np.abs(found[name] - wanted).max() <= 2.0**-22 * most, name
