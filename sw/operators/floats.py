@@ -5,6 +5,7 @@ Each operator of the model is an expression on the bits (`sw.graph.float32`).
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -49,6 +50,14 @@ def _leaky(x: Expression, slope: Expression) -> Expression:
     return apply("select", apply("lt", x, 0), float32.product(x, slope), x)
 
 
+def _quotient(x: Expression, y: Expression) -> Expression:
+    """A quotient, infinite where the divisor is 0."""
+    found, some = float32.quotient(x, float32.divisor(y), y), apply("and", y, float32.MAGNITUDE)
+    if some == Number(0):
+        return number(np.inf)
+    return found if isinstance(some, Number) else apply("select", some, found, number(np.inf))
+
+
 def _hard_sigmoid(x: Expression, alpha: float, beta: float) -> Expression:
     line = float32.total(float32.product(x, number(alpha)), number(beta))
     return apply("min", apply("max", line, 0), number(1))
@@ -60,7 +69,7 @@ RULES: dict[str, Rule] = {
     "Sum": _folded(float32.total),
     "Sub": _folded(lambda x, y: float32.total(x, apply("xor", y, SIGN))),
     "Mul": _folded(float32.product),
-    "Div": _folded(lambda x, y: float32.quotient(x, float32.divisor(y), y)),
+    "Div": _folded(_quotient),
     "Max": _extreme("max"),
     "Min": _extreme("min"),
     "Relu": lambda x, _: apply("max", x[0], 0),
@@ -105,6 +114,8 @@ def on_machine(importer: Importer, node: OnnxNode, op: str, values: Sequence[Val
         return None
     if all(isinstance(v, Constant) or _at_edge(importer, v) for v in values):
         return None
+    if len(values) > 2:
+        return _one_by_one(importer, node, op, values)
     found = _scaled(importer, node, values) if op == "Mul" else None
     if found is not None:
         return found
@@ -116,6 +127,16 @@ def on_machine(importer: Importer, node: OnnxNode, op: str, values: Sequence[Val
     value = RULES[op]([x for x in operands if x is not None], attributes)
     shape = np.broadcast_shapes(*(v.shape for v in values))
     return importer.elementwise(node, value, views, shape, "float32")
+
+
+def _one_by_one(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
+    """An operator of several operands as operators of two, of which the last gives the result."""
+    part = dataclasses.replace(node, outputs=(f"{node.outputs[0]}.part",))
+    found: Value | None = values[0]
+    for count, other in enumerate(values[1:], 2):
+        if found is not None:
+            found = on_machine(importer, node if count == len(values) else part, op, [found, other])
+    return found if isinstance(found, Stored) else None
 
 
 def _float(value: Value) -> bool:
@@ -133,20 +154,27 @@ def readable(importer: Importer, view: View) -> bool:
 
 def made_here(importer: Importer, view: View) -> bool:
     """Whether operators of the machine make a tensor."""
-    writers = _writers(importer, view)
+    writers = _writers(importer, view.tensor)
     return bool(writers) and not any(isinstance(o, HostOperator) for o in writers)
 
 
 def _early(importer: Importer, view: View) -> bool:
     """Whether a tensor is given, or follows at an edge from what is."""
-    return all(
-        isinstance(o, HostOperator) and o.edge and all(_early(importer, v) for v in o.inputs)
-        for o in _writers(importer, view)
-    )
+    known: dict[str, bool] = {}
+
+    def early(name: str) -> bool:
+        if name not in known:
+            known[name] = all(
+                isinstance(o, HostOperator) and o.edge and all(early(v.tensor) for v in o.inputs)
+                for o in _writers(importer, name)
+            )
+        return known[name]
+
+    return early(view.tensor)
 
 
-def _writers(importer: Importer, view: View) -> list[Operator]:
-    return [o for o in importer.operators if o.output.tensor == view.tensor]
+def _writers(importer: Importer, name: str) -> list[Operator]:
+    return [o for o in importer.operators if o.output.tensor == name]
 
 
 def float_view(importer: Importer, node: OnnxNode, value: Value) -> View | None:
@@ -217,18 +245,29 @@ def _scaled(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> Stor
 
 def not_negative(importer: Importer, name: str) -> bool:
     """Whether float32 is never negative, whatever the inputs are: scales that are found, what Relu leaves."""
+    known: dict[str, bool] = {}
+
+    def found(name: str) -> bool:
+        if name not in known:
+            known[name] = _not_negative(importer, name, found)
+        return known[name]
+
+    return found(name)
+
+
+def _not_negative(importer: Importer, name: str, known: Callable[[str], bool]) -> bool:
     value, node = importer.values.get(name), importer.producers.get(name)
     held = value.array if isinstance(value, Constant) else importer.model.constants.get(name)
     if held is not None:
         return bool(np.all(held >= 0))
-    if node is None:
+    if node is None or node.op in ("BatchNormalization", "Pad"):
         return False
+    if node.op == "Clip":
+        return float(node.attributes.get("min", -1)) >= 0 or (
+            bool(node.optional(1)) and known(node.inputs[1])
+        )
     if node.op == "DynamicQuantizeLinear":
         return name == node.outputs[1]
-    if node.op == "Relu":
-        return True
-    given = node.inputs if node.op in ("Mul", "Add", "Concat", "Max") else node.inputs[:1]
-    known = node.op in ("Mul", "Add", "Max") or (
-        node.op in _MOVING and node.op not in ("BatchNormalization", "Clip", "Pad")
-    )
-    return known and all(not_negative(importer, x) for x in given)
+    if node.op in ("Mul", "Add", "Max", "Concat"):
+        return all(known(x) for x in node.inputs)
+    return node.op in ("Relu", "Sigmoid") or (node.op in _MOVING and known(node.inputs[0]))
