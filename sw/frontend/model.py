@@ -134,7 +134,9 @@ def valid(proto: Any, place: str) -> Any:
         if proto.functions:
             from onnx import inliner
 
-            proto = inliner.inline_local_functions(proto)
+            # Functions of another opset become that of the model, for which types must be known.
+            known = onnx.shape_inference.infer_shapes(proto)
+            proto = inliner.inline_local_functions(known, convert_version=True)
     except Exception as error:
         raise InputError(f"{place}: not a valid ONNX model: {first_line(error)}") from None
     return proto

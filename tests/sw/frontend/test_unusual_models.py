@@ -348,3 +348,14 @@ def test_opsets_before_7_are_refused() -> None:
     model = model_of(nodes, {"x": ("int32", (3, 3))}, ("y", "int32", (3, 3)), 6, c=column)
     with pytest.raises(InputError, match=r"opset must be 7 or newer, .* not 6; convert the model"):
         import_model(model)
+
+
+def test_functions_of_a_model_may_be_of_another_opset() -> None:
+    opsets = [helper.make_opsetid("", 13)]
+    inside = [Node("ReduceMax", ["a"], ["b"], axes=[0], keepdims=0)]
+    function = helper.make_function("own", "Most", ["a"], ["b"], inside, opsets)
+    nodes = [Node("Most", ["x"], ["most"], domain="own"), Node("Abs", ["most"], ["y"])]
+    model = model_of(nodes, {"x": ("int32", (2, 3))}, ("y", "int32", (3,)), 17)
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    assert same(model) == ["ReduceMax"]
