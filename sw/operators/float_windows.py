@@ -26,7 +26,7 @@ from sw.operators.floats import RULES, not_negative, quantised_again, readable
 from sw.operators.places import FILL, assembled
 from sw.patches import Axis
 
-#: Most views of an operator, and most pixels of a window along an axis.
+#: Most views of an operator, and most pixels of a window along an axis where there are several.
 _VIEWS, _PIXELS = 6, 64
 #: Bits of -infinity.
 _LEAST = 0xFF800000 - (1 << 32)
@@ -97,7 +97,7 @@ def _averaged(
 
 
 def _small(found: Sequence[Axis]) -> bool:
-    return all(axis.kernel <= _PIXELS for axis in found)
+    return all(axis.kernel <= _PIXELS or axis.outputs == 1 for axis in found)
 
 
 def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
@@ -139,17 +139,27 @@ def _reduced(
         around = [(0, 0), (0, 0), (rows.before, rows.after), (cols.before, cols.after)]
         places = np.pad(places, around, constant_values=FILL)
         image = assembled(importer, node, [image], places, element, f"{name}.padded", fill)
+
+    def joined(views: list[View], hint: str) -> View:
+        operands: list[Expression] = [Argument(i) for i in range(len(views))]
+        value = functools.reduce(combined, operands)
+        return importer.elementwise(node, value, views, views[0].shape, element, hint).view
+
     for number, axis in ((2, rows), (3, cols)):
+        rest: list[View] = []
+        while axis.outputs == 1 and image.shape[number] == axis.kernel > _VIEWS:
+            # All of an axis: parts of it, one after the other, are added up as they are.
+            each = axis.kernel // _VIEWS
+            rest += [sliced(image, number, i, 1) for i in range(each * _VIEWS, axis.kernel)]
+            parts = [sliced(image, number, i * each, each) for i in range(_VIEWS)]
+            image, axis = joined(parts, f"{name}.part"), Axis(each, each)
         views = [
             sliced(image, number, i * axis.dilation, axis.outputs, axis.stride) for i in range(axis.kernel)
         ]
+        views += rest
         while len(views) > 1:
             taken, views = views[:_VIEWS], views[_VIEWS:]
-            operands: list[Expression] = [Argument(i) for i in range(len(taken))]
-            value = functools.reduce(combined, operands)
             last = number == 3 and not views and len(view.shape) == 4
-            hint = name if last else f"{name}.part"
-            made = importer.elementwise(node, value, taken, taken[0].shape, element, hint)
-            views.insert(0, made.view)
+            views.insert(0, joined(taken, name if last else f"{name}.part"))
         image = views[0]
     return importer.reshaped(node, image, (*view.shape[:2], *(axis.outputs for axis in found)))
