@@ -19,9 +19,9 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.sums import in_fixed_point
 from sw.frontend.values import Constant, Dequantised, FixedPoint, Quantisation, Real, Reals, Structured, Value
 from sw.graph.accuracy import Accuracy
-from sw.graph.expression import Apply, Argument, Expression, Lookup
+from sw.graph.expression import Apply, Argument, Expression
 from sw.graph.network import View
-from sw.graph.requantise import LIMITS, apply
+from sw.graph.requantise import LIMITS, apply, lookup_of
 from sw.graph.views import same_places
 from sw.operators.fixed.bounds import KNOWN, Bound, bound
 from sw.operators.fixed.tables import Steps, Table, interpolated, power
@@ -398,8 +398,6 @@ def _bytes(
     if not np.all(np.isfinite(y)):
         raise InputError(f"the function is not a number for some of the values {least} to {most}")
     bits = (known := Bound(float(y.min()), float(y.max()))).bits
-    words = np.roll(np.rint(y * 2.0**bits).astype(np.int64), least)
-    index = apply("and", Argument(0), 255) if least else Argument(0)
     known = Bound(known.low, known.high, _HALF * 2.0**-bits)
-    value = Lookup(tuple(int(w) for w in words), index)
+    value = lookup_of(np.rint(y * 2.0**bits).astype(np.int64), Argument(0), leaf.element)
     return number(importer, node, value, [leaf.view], shape, known, bits)

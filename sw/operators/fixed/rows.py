@@ -11,7 +11,7 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES
-from sw.frontend.values import Constant, Dequantised, FixedPoint, Real, Reals
+from sw.frontend.values import Constant, Dequantised, FixedPoint, Real, Reals, Value
 from sw.frontend.windows import reduced_axes
 from sw.graph.expression import Argument, Expression
 from sw.graph.fuse import substitute
@@ -26,6 +26,8 @@ from sw.operators.fixed.tables import exponential, power
 
 #: Fractional bits of exponentials, and of squares of rows that are scaled to their greatest element.
 _POWERS, _SQUARES = 29, 30
+#: What is less than the maximum of a row by this has no part in its softmax.
+_NOTHING = 40.0
 
 
 def reduced(importer: Importer, node: OnnxNode) -> Reals:
@@ -79,7 +81,7 @@ def softmax(importer: Importer, node: OnnxNode) -> Reals:
     An error of x, the same for all, changes a result by half of it at most; so does the relative error of the
     exponentials.
     """
-    x = fixed(importer, node, importer.value(node, 0))
+    x = fixed(importer, node, _masked(importer, node, importer.value(node, 0)))
     rank = len(x.shape)
     old = int(node.attributes.get("opset", importer.model.opset)) < 13
     axis = node.axis(int(node.attributes.get("axis", 1 if old else -1)), rank)
@@ -103,6 +105,29 @@ def softmax(importer: Importer, node: OnnxNode) -> Reals:
     sums = count * absolute + total.error
     error = x.error / 2 + relative + made.error + absolute + sums + 0.5 * 2.0**-bits
     return number(importer, node, result, (view, inverse, shift), x.shape, Bound(0.0, 1.0, error), bits)
+
+
+def _masked(importer: Importer, node: OnnxNode, value: Value) -> Value:
+    """A value whose mask is nearer to what it masks, but still so far below that nothing is left of it.
+
+    A mask is the least number of a constant that is added, or chosen instead of an element.
+    """
+    if not isinstance(value, Real) or value.op not in ("Add", "Where"):
+        return value
+    *before, a, b = value.inputs
+    if isinstance(a, Constant) == isinstance(b, Constant):
+        return value
+    constant, other = (a, b) if isinstance(a, Constant) else (b, a)
+    assert isinstance(constant, Constant)
+    x, mask = fixed(importer, node, other), constant.array
+    wide = x.high - x.low + 2 * x.error + _NOTHING
+    rest = mask[mask > mask.min()]
+    end = (float(rest.min(initial=math.inf)) - wide) if value.op == "Add" else x.low - x.error - _NOTHING
+    if (value.op == "Where" and rest.size) or not math.isfinite(end) or mask.min() > end:
+        return value
+    nearer = Constant(np.maximum(mask, np.float32(end)))
+    pair = (nearer, x) if constant is a else (x, nearer)
+    return dataclasses.replace(value, inputs=(*before, *pair))
 
 
 def _row(importer: Importer, node: OnnxNode, value: Expression, operands: Sequence[View], hint: str) -> View:

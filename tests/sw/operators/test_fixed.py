@@ -22,15 +22,18 @@ from sw.frontend.model import with_fixed_point
 from sw.frontend.network import import_model
 from sw.graph.network import Network
 from sw.graph.reference import run
+from sw.graph.text import text
 from tests.budget import cases
 from tests.fuzz.fixed_point import judge
 from tests.machines import TEST
+from tests.sw.quantised_models import encoder, quantise
 
 Array = np.ndarray
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _rng = np.random.default_rng(5)
 WEIGHTS, BIAS = (_rng.normal(size=s).astype(np.float32) * 0.3 for s in ((16, 8), (8,)))
 KERNEL = _rng.normal(size=(4, 2, 3, 3)).astype(np.float32)
+MASK = np.triu(np.ones((5, 8), bool), 1)
 #: Scale and zero point of inputs.
 SCALE, ZERO = float(np.float32(0.05)), 3
 
@@ -119,6 +122,17 @@ CASES: dict[str, Case] = {
         lambda b, x: b.op("Tanh", b.op("Mul", x, b.constant(2, np.float32))), lambda x: np.tanh(2 * x)
     ),
     "Softmax": Case(lambda b, x: b.op("Softmax", layer(b, x)), lambda x: softmax(exact_layer(x))),
+    "masked by Add": Case(
+        lambda b, x: b.op("Softmax", b.op("Add", layer(b, x), b.constant(MASK * -1e9, np.float32))),
+        lambda x: softmax(exact_layer(x) - MASK * 1e9),
+    ),
+    "masked by Where": Case(
+        lambda b, x: b.op(
+            "Softmax",
+            b.op("Where", b.constant(MASK), b.constant(np.finfo(np.float32).min), layer(b, x)),
+        ),
+        lambda x: softmax(np.where(MASK, -1e30, exact_layer(x))),
+    ),
     "Softmax of bytes": Case(
         lambda b, x: b.op("MatMul", b.op("Softmax", x), b.constant(WEIGHTS)),
         lambda x: softmax(x) @ WEIGHTS.astype(np.float64),
@@ -257,6 +271,14 @@ def test_it_runs_on_the_rtl(model: Callable[[], onnx.ModelProto]) -> None:
     assert made.correct
     assert made.divergence is None
     assert made.compare_reference().ok
+
+
+def test_what_has_an_exact_form_keeps_it(tmp_path: Path) -> None:
+    settings = {"qdq": True, "per_channel": True, "element": "uint8", "symmetric": False}
+    model = quantise(encoder(), tmp_path, **settings)  # type: ignore[arg-type]
+    network = import_model(with_fixed_point(model))
+    assert network.accuracy == {}
+    assert text(network) == text(import_model(model))
 
 
 def test_errors_that_are_too_great_are_refused_with_numbers() -> None:
