@@ -174,11 +174,12 @@ class _Driver:
                 raise ProgramTooLongError("the instruction memory is too small", times)
             code: MachineCode = self.run(PROGRAM_STAGES, program)
         except InputError as error:
+            if isinstance(error, ProgramTooLongError):
+                raise _TooMuchError(str(error), error.times) from None
             if any(isinstance(part, LoweredLoop) for part in tiled.parts):
                 # Steps one by one nest one loop less.
                 return self._program(group, **options, loops=False)
-            times = error.times if isinstance(error, ProgramTooLongError) else 1.0
-            raise _TooMuchError(str(error), times) from None
+            raise _TooMuchError(str(error)) from None
         made = code.origin
         return Compiled(
             group.network,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +45,23 @@ class Group:
     config: MachineConfig
 
     def parts(self, count: int) -> list[Group]:
-        """The operators in so many groups, about as many in each."""
-        ends = [len(self.operators) * n // count for n in range(count + 1)]
-        return [dataclasses.replace(self, operators=self.operators[a:b]) for a, b in itertools.pairwise(ends)]
+        """The operators in at most so many groups, about as many in each; loops stay whole where they can."""
+        items = [
+            (len(item.body), item.count) if isinstance(item, Repeated) else (1, 1)
+            for item in repeats(self.operators, self.network.tensors)
+        ]
+        found = self._cut(items, count)
+        return found if len(found) > 1 else self._cut([(1, 1)] * len(self.operators), count)
+
+    def _cut(self, items: Sequence[tuple[int, int]], count: int) -> list[Group]:
+        """Groups of items, each so many operators that are executed so many times."""
+        groups: list[list[Operator]] = [[] for _ in range(count)]
+        left, done, total = list(self.operators), 0, sum(size for size, _ in items)
+        for size, times in items:
+            groups[(2 * done + size) * count // (2 * total)] += left[: size * times]
+            del left[: size * times]
+            done += size
+        return [dataclasses.replace(self, operators=tuple(own)) for own in groups if own]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
-from sw.graph.expression import Expression, operations
+from sw.graph.expression import Expression, Lookup, operations, walk
 from sw.kernels.access import TileAccess
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
@@ -23,6 +23,8 @@ SEEDS = 4
 #: Operations per element from which on they fill the PEs: an iteration makes one element, or two up to this
 #: MII, and one mapping is tried.
 _LARGE, _STEPS = 24, 16
+#: As many operations as a table beyond the first one makes a loop harder to map.
+_TABLE = 16
 #: By how much a larger block must be better.
 _WORTH = 0.97
 #: Elements that are computed with a configuration once it is loaded, for comparing large and small ones.
@@ -59,7 +61,7 @@ def choose(
     Of loops that are about equally fast it takes the one with the smallest block.
     """
     found = _candidates(value, operands, result, config, multiple, name)
-    tries = 1 if operations(value) >= _LARGE else SEEDS
+    tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
     for least, made in sorted(found, key=lambda c: (c[0], c[1].block)):
         if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
@@ -70,6 +72,12 @@ def choose(
     if not best.configured.verified:
         return _mapped(best.elementwise, config, range(seed, seed + tries), compared=True)
     return best
+
+
+def _large(value: Expression) -> bool:
+    """Whether one element fills the PEs: tables stay in theirs, which all elements of an iteration share."""
+    tables = len({x.table for x in walk(value) if isinstance(x, Lookup)})
+    return operations(value) + _TABLE * max(0, tables - 1) >= _LARGE
 
 
 def _mapped(
@@ -108,7 +116,7 @@ def _candidates(
     """Loops, each with a lower bound of its cycles per element."""
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
-    large = operations(value) >= _LARGE
+    large = _large(value)
     masks = MASKS if result.bytes == 1 else NEIGHBOURS
     for mask in masks[:2] if large else masks:
         made = make(value, operands, result, mask=mask, name=name)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 import heald as hd
 from hw.config import load
 from sw.compile.legal import legal
+from sw.compile.program import Group
 from sw.compile.repeat import Repeated, repeats, stacked
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
@@ -94,6 +95,22 @@ def test_steps_that_differ_are_no_part_of_a_loop(other: int, counts: list[int]) 
     _, operators = looped(network)
     found = [o for o in operators if isinstance(o, Repeated) and isinstance(o.body[0], MatrixProduct)]
     assert [o.count for o in found] == counts
+
+
+def test_a_program_that_is_too_long_is_cut_beside_its_loops() -> None:
+    made, operators = looped(import_model(recurrent(9)))
+    group = Group(made, made.operators, TEST)
+    parts = group.parts(3)
+    assert [o for part in parts for o in part.operators] == list(made.operators)
+    counts = [
+        o.count for part in parts for o in repeats(part.operators, made.tensors) if isinstance(o, Repeated)
+    ]
+    assert counts == [o.count for o in operators if isinstance(o, Repeated)]
+    # Of one loop alone both halves are loops.
+    loop = next(o for o in operators if isinstance(o, Repeated))
+    start = made.operators.index(loop.body[0])
+    alone = dataclasses.replace(group, operators=made.operators[start : start + loop.count])
+    assert [len(part.operators) for part in alone.parts(2)] == [3, 4]
 
 
 def test_the_machine_loops_over_the_steps() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+import heald as hd
 from cosim.session.onnxruntime_comparison import compare_model
 from heald.testing.models import Builder
 from hw.errors import InputError
@@ -85,6 +86,17 @@ def test_its_steps_are_a_loop(op: str) -> None:
     # The first steps start from nothing, and with another format of the state.
     assert loops[0].count >= 6
     assert len(loops[0].body) >= 6
+
+
+@pytest.mark.parametrize("op", ["RNN", *(pytest.param(op, marks=pytest.mark.slow) for op in ("LSTM", "GRU"))])
+def test_the_machine_loops_over_the_steps(op: str) -> None:
+    made = hd.compile(layer(op, 7), TEST, fixed_point=True)
+    loop = next(o for p in made.compiled.programs for o in p.operators if o.loops[:1] >= (("step", 5),))
+    assert loop.macs >= 5 * BATCH * GATES[op] * HIDDEN**2
+    run = made.run()
+    assert run.correct
+    assert run.divergence is None
+    assert run.compare_reference().ok
 
 
 def test_layers_whose_errors_add_up_to_too_much_are_the_hosts() -> None:
