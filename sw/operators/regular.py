@@ -117,6 +117,8 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
         if part.shape[:axis] + part.shape[axis + 1 :] != parts[0].shape[:axis] + parts[0].shape[axis + 1 :]:
             shapes = ", ".join(str(list(p.shape)) for p in (parts[0], part))
             raise node.error(f"shapes must be alike but for axis {axis}, not {shapes}")
+    # Those without elements give nothing, as a cache that is empty at first.
+    parts = [p for p in parts if p.shape[axis]] or parts
     ends = np.cumsum([p.shape[axis] for p in parts]).tolist()
     shape = (*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :])
     starts = tuple(tuple(end * (n == axis) for n in range(len(shape))) for end in (0, *ends[:-1]))

@@ -359,3 +359,9 @@ def test_functions_of_a_model_may_be_of_another_opset() -> None:
     model.functions.append(function)
     model.opset_import.append(helper.make_opsetid("own", 1))
     assert same(model) == ["ReduceMax"]
+
+
+def test_parts_of_a_concatenation_may_have_no_elements() -> None:
+    b = Builder()
+    empty = b.constant(np.zeros((0, 2), np.int8))
+    assert same(b.model(b.op("Concat", empty, b.input((3, 2)), empty, axis=0))) == []
