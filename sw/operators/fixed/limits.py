@@ -106,7 +106,9 @@ def _quantised(importer: Importer, node: OnnxNode, value: Dequantised) -> Stored
     if element not in BYTES:
         raise node.error(f"the result must be int8 or uint8, not {element}")
     grid = Quantisation(element, scale, zero, node)
-    return Stored(on_grid(importer, node, value, grid, node.outputs[0]), element)
+    made = Stored(on_grid(importer, node, value, grid, node.outputs[0]), element)
+    _check_end(importer, node, made, bound(value))
+    return made
 
 
 def _joined(importer: Importer, node: OnnxNode, handler: Handler) -> Reals:
@@ -131,8 +133,9 @@ def _settled(importer: Importer, node: OnnxNode, value: Value, handler: Handler)
             return dataclasses.replace(value, fixed=lambda: _joined(importer, node, handler))
         case Real() if _lasting(value):
             return fixed(importer, node, value)
-        case Stored() if node.op == "QuantizeLinear":
-            _check_end(importer, node, value)
+        case Stored(view) if node.op == "QuantizeLinear" and view.tensor not in importer.accuracy:
+            if (known := _known(importer, importer.value(node, 0))) is not None:
+                _check_end(importer, node, value, known)
     return value
 
 
@@ -155,17 +158,11 @@ def _known(importer: Importer, value: Value) -> Bound | None:
             return None
         low, high = min(p.low for p in parts), max(p.high for p in parts)
         return Bound(low, high, max(p.error for p in parts))
-    if isinstance(value, Stored) or not is_fixed(value):
-        return None
-    found = importer.points.get(value)
-    return bound(value if found is None else found)
+    return bound(value) if not isinstance(value, Stored) and is_fixed(value) else None
 
 
-def _check_end(importer: Importer, node: OnnxNode, value: Stored) -> None:
+def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) -> None:
     """The error of what QuantizeLinear rounds must be small in its steps."""
-    known = _known(importer, importer.value(node, 0))
-    if known is None:
-        return
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:

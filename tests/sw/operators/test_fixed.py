@@ -293,6 +293,15 @@ def test_errors_that_are_too_great_are_refused_with_numbers() -> None:
     assert any(o.op == "QuantizeLinear" and getattr(o, "reason", "") for o in hosted.operators)
 
 
+def test_functions_of_exact_sums_are_held_to_the_limit() -> None:
+    b = Builder(7)
+    x = b.real(b.input((4, 8)), "int8", 0.05)
+    total = b.op("Add", b.op("ReduceSum", x, b.constant([1], np.int64)), x)
+    model = with_fixed_point(b.model(b.quantised(b.op("Exp", total), "int8", 4096.0)))
+    with pytest.raises(InputError, match="the error of fixed point before it may be"):
+        import_model(model)
+
+
 def test_without_the_option_nothing_is_in_fixed_point() -> None:
     b = Builder(5)
     x = b.real(b.input((4, 16)), "int8", 0.05)
