@@ -26,8 +26,8 @@ from sw.ir.walk import assigned, statements, walk
 
 #: Instances that a trace may have by default.
 LARGEST = 50_000_000
-#: Numbers that are kept of the instances of one block: a gigabyte.
-MOST_NUMBERS = 1 << 27
+#: Numbers that are kept of the instances of one block: half of a gigabyte, twice that while it grows.
+MOST_NUMBERS = 1 << 26
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from sw.frontend.node import SUMS, OnnxNode
+from sw.frontend.node import OnnxNode
+from sw.graph.host import SUMS
 
 MICROSOFT = "com.microsoft"
 _IN_32_BITS = {SUMS: 1}

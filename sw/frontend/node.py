@@ -9,9 +9,6 @@ from typing import Any
 
 from hw.errors import InputError
 
-#: An attribute of ours: onnxruntime adds the products in 32 bits, where sums that leave them wrap.
-SUMS = "sums_of_32_bits"
-
 
 def fresh(hint: str, taken: Container[str]) -> str:
     """A name that is not taken: the hint, or with a number."""

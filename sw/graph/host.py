@@ -17,8 +17,10 @@ from sw.graph.network import Operator, View
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+#: An attribute of ours: onnxruntime adds the products in 32 bits, where sums that leave them wrap.
+SUMS = "sums_of_32_bits"
 #: Attributes of ours that ONNX does not know.
-_OURS = ("opset", "sums_of_32_bits")
+_OURS = ("opset", SUMS)
 #: The form of models for onnxruntime: the newest that the oldest one reads.
 _IR_VERSION = 10
 #: Nodes that are kept ready. A small one takes some 100 KB and 0.3 ms to make.

@@ -17,11 +17,12 @@ from sw.compile.array_tiles import lowered
 from sw.compile.matrices import product_problem
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
-from sw.frontend.node import SUMS, OnnxNode
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, dequantised_operand
 from sw.frontend.sums import WORD
 from sw.frontend.values import Constant, Dequantised, Stored, Value
 from sw.graph.expression import Argument, Expression
+from sw.graph.host import SUMS
 from sw.graph.network import MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
 from sw.graph.views import broadcast, reshaped, sliced

@@ -9,6 +9,7 @@ from sw.dependence.analysis import by_size
 from sw.dependence.edges import edges
 from sw.ir.errors import IRError
 from sw.ir.program import Program
+from sw.ir.walk import uses
 from sw.warps.demands import Distance, Ordered, ordered
 from sw.warps.reduce import Reduction
 from sw.warps.sample import Sample, follow
@@ -67,9 +68,12 @@ def bounded_runs(
     `IRError` where it fails for all of them.
     """
     found = edges(program)
+    # Parameters that no statement uses make no run another one.
+    used = uses(program.body)
+    distinct = {tuple(number for name, number in v.items() if name in used): v for v in values}.values()
     runs: list[SampleEdges] = []
     failure: IRError | None = None
-    for given in values:
+    for given in distinct:
         try:
             sample = follow(program, given, reach)
         except IRError as error:

@@ -28,8 +28,8 @@ HEAD, TAIL = 3, 4
 #: Remainders by larger numbers are not those of buffers, and the longest period that is looked for.
 _LARGEST_MODULUS, _LONGEST_PERIOD = 8, 24
 
-#: Numbers that are kept of the visits of one block: half of a gigabyte.
-MOST_NUMBERS = 1 << 26
+#: Numbers that are kept of the visits of one block: a quarter of a gigabyte, twice that while it grows.
+MOST_NUMBERS = 1 << 25
 
 _NONE: Array = np.empty(0, np.int64)
 

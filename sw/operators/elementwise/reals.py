@@ -9,10 +9,11 @@ import numpy as np
 
 from sw.frontend.floats import FUNCTIONS, apply_function
 from sw.frontend.importer import Importer
-from sw.frontend.node import SUMS, OnnxNode
+from sw.frontend.node import OnnxNode
 from sw.frontend.sums import SAME_SCALE, WORD
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument
+from sw.graph.host import SUMS
 from sw.operators.dynamic import at_edge
 from sw.operators.elementwise.integers import FLOAT_BITS, of_bits, where
 from sw.operators.floats import on_machine

@@ -10,6 +10,7 @@ import pytest
 
 from cosim.session.warps import converted
 from hw.config import MachineConfig, load
+from hw.errors import InputError
 from sw.dependence.edges import Edge, edges
 from sw.graph.network import Network
 from sw.graph.problems import network_of
@@ -79,18 +80,30 @@ def test_a_counter_of_nested_loops_carries_over() -> None:
     ) == {"L->G": {(0, 0)}, "G~>L": {(0, 2), (1, -498)}}
 
 
+def nest(*counts: int) -> Program:
+    """Loops inside of each other around a producer and a consumer of a place that follows two of them."""
+    loops = [f"{'    ' * (n + 1)}for i{n} in range({count}):" for n, count in enumerate(counts)]
+    place = f"(i0 + i{len(counts) - 1}) % 16"
+    lines = ["@program", "def p(n: int[1, 1000]):", "    a: Buffer[64]", *loops]
+    for label, name, warp in USES:
+        lines.append(f"{'    ' * len(loops)}    {label} = {name}=a[{place} : {place} + 4], warp={warp})")
+    return program_of("\n".join(lines))
+
+
 def test_distances_of_a_deep_nest_are_told_together() -> None:
     """Places chosen for each of thousands of distances take minutes; for any number they are as good."""
-    loops = [f"{'    ' * (n + 1)}for i{n} in range({count}):" for n, count in enumerate((2, 2, 3, 3, 100))]
-    use = "a[(i0 + i4) % 16 : (i0 + i4) % 16 + 4], warp="
-    lines = ["@program", "def p():", "    a: Buffer[64]", *loops]
-    lines += [f"{'    ' * 6}{label} = {name}={use}{warp})" for label, name, warp in USES]
-    program = program_of("\n".join(lines))
+    program = nest(2, 2, 3, 3, 100)
     data, back = edges(program)
     assert data.distances == {(0,) * 5}
     assert len(back.distances) <= 256
     assert all(d[-1] == "*" for d in back.distances)
     assert converted(program, load("default")).verdict.ok
+
+
+def test_a_nest_with_too_many_pairs_of_iterations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sw.warps.demands._ALL_PAIRS", 1000)
+    with pytest.raises(InputError, match=r"^.*: more than 1,000 pairs .* place waits: nest fewer loops$"):
+        converted(nest(2, 2, 3, 3, 100), load("default"))
 
 
 def test_a_predicate_of_an_iteration_is_followed() -> None:
