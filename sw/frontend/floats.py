@@ -52,6 +52,9 @@ def apply_function(
         if op == "Erf":
             # The reference of ONNX has it in float32.
             return np.asarray(_erf(given[0]).astype(result))
+        if op == "HardSwish" and result is np.float64:
+            # That has 1/6 in float32.
+            return np.asarray(given[0] * np.clip(given[0] / 6 + 0.5, 0, 1))
         if op == "Gelu":
             return _gelu(given[0], **attributes).astype(result)
         node = node_of(op, [True] * len(given), attributes)
