@@ -22,8 +22,7 @@ from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
 from sw.graph.views import broadcast, reshaped
 from sw.operators.float_windows import average
-from sw.operators.normalisation.centred import columns, variance
-from sw.operators.products import sums
+from sw.operators.normalisation.centred import columns, summed, variance
 from sw.operators.registry import imports
 
 #: Most elements of an average: their sum is a signed word.
@@ -145,8 +144,7 @@ def _mean_over(
     matrix = columns(importer, node, value.view, chosen)
 
     def make(name: str, grid: Quantisation) -> View:
-        ones = importer.constant(np.ones((1, count), np.int8), f"{name}.ones")
-        total = sums(importer, node, ones, matrix, 0, int(value.zero.item()), name)
+        total = summed(importer, node, matrix, int(value.zero.item()), name)
         return _averaged(importer, node, value, grid, total, np.array([count]), name, shape)
 
     return Structured(node, shape, make)

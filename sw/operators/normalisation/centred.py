@@ -45,13 +45,17 @@ def columns(importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int
     return transposed(rows, (*range(len(rows.shape) - 2), -1, -2))
 
 
+def summed(importer: Importer, node: OnnxNode, matrix: View, zero: int, name: str) -> View:
+    """The sums of columns of elements less a number: a row of ones times the matrix."""
+    ones = importer.constant(np.ones((1, matrix.shape[-2]), np.int8), f"{name}.ones")
+    return sums(importer, node, ones, matrix, 0, zero, name)
+
+
 def added(
     importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int], zero: int, name: str
 ) -> View:
     """Sums over axes, which stay with one element, of elements less a number."""
-    matrix = columns(importer, node, view, chosen)
-    ones = importer.constant(np.ones((1, matrix.shape[-2]), np.int8), f"{name}.ones")
-    total = sums(importer, node, ones, matrix, 0, zero, name)
+    total = summed(importer, node, columns(importer, node, view, chosen), zero, name)
     shape = [1 if a in chosen else size for a, size in enumerate(view.shape)]
     return importer.reshaped(node, total, shape)
 
