@@ -166,18 +166,17 @@ def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) 
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:
-        raise _too_great(importer, node, known, step, "the step of its scale")
+        raise _too_great(importer, node, known, step, "its step")
     found = Accuracy(node.place, known.low, known.high, known.error, step=step)
     importer.accuracy[value.view.tensor] = found
 
 
 def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, what: str) -> InputError:
     importer.imprecise = True
-    share = known.error / unit if unit else math.inf
+    share, most = known.error / unit if unit else math.inf, STEP if "step" in what else RANGE
     return node.error(
-        f"the error of fixed point before it may be {known.error:.3g}, {share:.2g} of {what} "
-        f"({unit:.4g}); at most {STEP if 'step' in what else RANGE:g} is allowed; QuantizeLinear and "
-        f"DequantizeLinear nearer to it are needed"
+        f"fixed point before it may be off by {known.error:.3g}, {share:.2g} of {what}, {most:.2g} at most; "
+        f"QuantizeLinear and DequantizeLinear nearer to it are needed"
     )
 
 
