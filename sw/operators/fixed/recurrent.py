@@ -47,12 +47,13 @@ def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
             if parts.steps * errors[i] > RANGE * (value.high - value.low):
                 raise _too_great(importer, node, value, errors[i], parts.steps)
             importer.values[name] = dataclasses.replace(value, error=0.0)
-    found: list[Value] = []
+    found: dict[str, Value] = {}
     for name, error in zip(node.outputs, (errors[0], errors[0], errors[1]), strict=False):
         if name:
             value = fixed(importer, node, importer.values[name])
-            found.append(dataclasses.replace(value, error=parts.steps * error))
-    return found
+            found[name] = dataclasses.replace(value, error=parts.steps * error)
+    # Nobody reads an output without a name.
+    return [found.get(name, next(iter(found.values()))) for name in node.outputs]
 
 
 def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
