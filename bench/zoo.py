@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import heald as hd
-from bench.zoo_models import ENTRIES, FORMS, Entry, prepared, quantised
+from bench.zoo_models import ENTRIES, FIXED, FORMS, Entry, prepared, quantised
 from cosim.session.onnxruntime_comparison import compare_model
 from hw.errors import InputError
 from sw.graph import reference
@@ -76,7 +76,7 @@ def row(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
     said: dict[str, Any] = {"model": entry.name, "form": form, "macs": sum(counts.values())}
     begin = time.perf_counter()
     try:
-        compiled = hd.compile(model, hw, allow_host=True)
+        compiled = hd.compile(model, hw, allow_host=True, fixed_point=form == FIXED)
     except InputError as error:
         return {**said, "missing": str(error)}
     said["compile_seconds"] = round(time.perf_counter() - begin, 1)
@@ -161,7 +161,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(e.name for e in ENTRIES))
-    parser.add_argument("--form", action="append", choices=FORMS)
+    parser.add_argument("--form", action="append", choices=(*FORMS, FIXED))
     parser.add_argument("--hw", default="default")
     parser.add_argument("--rtl", action="store_true", help="run on the RTL as well")
     parser.add_argument("--json", type=Path, help="write all rows to this file")

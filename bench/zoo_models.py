@@ -32,6 +32,8 @@ from hw.cache import cached, fingerprint
 Inputs = dict[str, np.ndarray]
 #: How a model is quantised; all are onnxruntime's own tools.
 FORMS = ("qdq", "qdq-channel", "qoperator", "qoperator-channel", "dynamic")
+#: QDQ with movements of inputs quantised too, for `--fixed-point`.
+FIXED = "qdq-fixed"
 #: The opset that per-channel quantisation needs.
 OPSET = 13
 
@@ -242,7 +244,7 @@ def prepared(entry: Entry) -> onnx.ModelProto:
 
 
 def quantised(entry: Entry, form: str, samples: int = 4) -> onnx.ModelProto:
-    """A model of the zoo in one of `FORMS`, as a user would make it; kept in the cache."""
+    """A model of the zoo in one of `FORMS` or `FIXED`, as a user would make it; kept in the cache."""
 
     def make(target: Path, _log: Path) -> None:
         onnx.save(prepared(entry), str(target / "prepared.onnx"))
@@ -273,4 +275,5 @@ def _quantise(entry: Entry, form: str, given: str, made: str, samples: int) -> N
         activation_type=QuantType.QInt8 if layout == "qdq" else QuantType.QUInt8,
         weight_type=QuantType.QInt8,
         per_channel=channel == "channel",
+        extra_options={"ForceQuantizeNoInputCheck": True} if form == FIXED else {},
     )
