@@ -37,7 +37,7 @@ _WEIGHTS = ("sigmoid", "hardsigmoid")
 _WITHIN_ONE = (*_WEIGHTS, "tanh", "softsign")
 RECURRENT = tuple(_GATES)
 #: Steps are written one by one up to this number.
-MOST_STEPS = 1024
+MOST_STEPS = 256
 
 
 class Known(enum.Enum):

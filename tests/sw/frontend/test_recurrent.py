@@ -125,8 +125,8 @@ def test_what_cannot_be_written_out_is_said() -> None:
     with pytest.raises(InputError, match=r"layer \(LSTM\): sequence_lens must be a constant, not 'lengths'"):
         written_out(node, (4, 1, 5), 6, {})
     node = OnnxNode("layer", "LSTM", ("X", "W", "R"), ("Y",))
-    with pytest.raises(InputError, match="a sequence must have at most 1024 steps, not 1025"):
-        written_out(node, (1025, 1, 5), 6, {})
+    with pytest.raises(InputError, match="a sequence must have at most 256 steps, not 257"):
+        written_out(node, (257, 1, 5), 6, {})
     node = OnnxNode("layer", "RNN", ("X", "W", "R"), ("Y",), {"activations": ["Cosine"]})
     with pytest.raises(InputError, match="activation 'Cosine' is not one of ONNX"):
         written_out(node, (4, 1, 5), 6, {})
