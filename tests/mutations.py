@@ -173,8 +173,8 @@ MUTATIONS = (
         "channel-room",
         "waits that keep a channel from overflowing are taken for needless",
         "sw/warps/prune.py",
-        "[*demands, *(room_of(world, s) for s in tried)]",
-        "demands",
+        "rooms = (own for other, own in self.rooms.items() if other != pair)",
+        "rooms = ()",
         "tests/sw/warps/test_prune.py",
     ),
     Mutation(
