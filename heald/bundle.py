@@ -32,9 +32,13 @@ from sw.ir.program import Program
 NETWORK = "network.txt"
 
 
-def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
-    """All files of the directory by their paths in it."""
-    found = source.files() | {
+def files(
+    model: CompiledModel, source: GraphSource, bench: Mapping[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """All files of the directory by their paths in it; those of a test bench are below `testbench`."""
+    found = {f"testbench/{name}": data for name, data in (bench or {}).items()}
+    found |= dict(source.files())
+    found |= {
         NETWORK: (text(model.network) + "\n").encode(),
         MACHINE: to_toml(model.config).encode(),
     }

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cosim import testbench
 from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
 from cosim.refine import refined_blockings
@@ -246,9 +247,10 @@ class GraphModel(Model):
             "hw": self.machine.config.hash,
         }
 
-    def save(self, directory: str | Path) -> dict[str, int]:
-        """Programs, bitstreams, memory map and constants as files."""
-        return bundle.write(bundle.files(self.compiled, self.source), Path(directory))
+    def save(self, directory: str | Path, *, export: bool = False) -> dict[str, int]:
+        """Programs, bitstreams, memory map and constants as files; with `export` also a test bench."""
+        bench = testbench.files(self.compiled, self.given(None, 0)) if export else {}
+        return bundle.write(bundle.files(self.compiled, self.source, bench), Path(directory))
 
     def check_reference(self) -> None:
         """Raises `InputError` where there is no ONNX model, or onnxruntime does not take it."""

@@ -23,12 +23,10 @@ TOP = "heald"
 #: What the Verilog of the generator does everywhere, and why it is harmless; Verilator's other checks
 #: (latches, combinational loops, several drivers, undriven signals, ...) stay on.
 LINT_OFF = {
-    "WIDTHEXPAND": "constants are written in their own width",
-    "WIDTHTRUNC": "selections by shifting are cut by the assignment",
+    "WIDTH": "constants are written in their own width, selections by shifting are cut by the assignment",
     "CASEINCOMPLETE": "every case follows a default assignment",
     "CMPCONST": "comparisons of general parts may be constant in a particular machine",
     "UNUSEDSIGNAL": "fields of structures that one reader does not need",
-    "PROCASSINIT": "registers have reset values as initial values too",
     "DECLFILENAME": "all modules are in one file",
 }
 
@@ -36,6 +34,11 @@ LINT_OFF = {
 _ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
 #: An escaped name with indices in it, and an index.
 _ELEMENT, _INDEX = re.compile(r"\\\S*\[\S*(?=\s)"), re.compile(r"\[(\d+)\]")
+#: A register that is declared with its first value, and a block of one statement that nothing begins.
+_DECLARED = re.compile(r"^( *)reg ((?:\[\d+:\d+\] )?)(\S+) +?= (.*);$", re.MULTILINE)
+_UNTRIGGERED = re.compile(r"^( *)always @\*\n +(\S.*;)$", re.MULTILINE)
+_TRIGGER = re.compile(r"if \((\\\$auto\$verilog_backend\S+ )\) begin end")
+_MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 _EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
@@ -73,7 +76,22 @@ def converted(top: Elaboratable, name: str) -> str:
     finally:
         if collecting:
             gc.enable()
-    return _ELEMENT.sub(lambda found: _INDEX.sub(r".\1", found[0]), text)
+    text = _ELEMENT.sub(lambda found: _INDEX.sub(r".\1", found[0]), text)
+    return _MODULE.sub(lambda found: _started(found[0]), text)
+
+
+def _started(module: str) -> str:
+    """A module whose combinational blocks are all evaluated at time 0, in SystemVerilog too.
+
+    Yosys has each of them depend on a register that is declared with the value 0. In SystemVerilog that is no
+    event, and where only parts of a signal are assigned under a condition, the others are blocks without it.
+    """
+    trigger = _TRIGGER.search(module)
+    if trigger is not None:
+        name = trigger[1].replace("\\", r"\\")
+        begun = rf"\1always @* begin\n\1  if ({name}) begin end\n\1  \2\n\1end"
+        module = _UNTRIGGERED.sub(begun, module)
+    return _DECLARED.sub(r"\1reg \2\3 ;\n\1initial \3 = \4;", module)
 
 
 @contextlib.contextmanager

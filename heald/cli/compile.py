@@ -32,6 +32,7 @@ from heald.progress import shown
 @run_time
 @fixed
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
+@click.option("--export", type=click.Choice(["testbench"]), help="Write testbench/ too: SystemVerilog alone.")
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
@@ -44,6 +45,7 @@ def command(
     dynamic: bool,
     fixed_point: bool,
     inputs: Path | None,
+    export: str | None,
     output: Path,
     print_after: str | None,
     print_after_all: bool,
@@ -66,7 +68,7 @@ def command(
     with shown(note) as say:
         made = session.compile(source, machine(hw, settings), inputs=known, after=after, progress=say)
     assert isinstance(made, session.GraphModel)
-    files = made.save(output)
+    files = made.save(output, export=export is not None)
     if json_:
         print_json({"directory": str(output), "files": files} | made.as_dict())
     else:

@@ -61,6 +61,31 @@ class Sum(Component):
         return m
 
 
+class Partial(Component):
+    """A structure one field of which depends on a condition, and a register that does not begin with 0."""
+
+    def __init__(self) -> None:
+        self.fields = data.StructLayout({"low": 4, "high": 4})
+        super().__init__({"wanted": In(1), "value": In(4), "made": Out(self.fields), "kept": Out(4, init=5)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [self.made.low.eq(self.value), self.made.high.eq(3)]
+        with m.If(self.wanted):
+            m.d.comb += self.made.high.eq(self.value)
+            m.d.sync += self.kept.eq(self.value)
+        return m
+
+
+def test_every_block_is_evaluated_at_the_beginning_and_every_register_begins_with_its_value() -> None:
+    text = converted(Partial(), "partial")
+    blocks = re.findall(r"always @\*(.*?)\n(.*?)\n", text)
+    assert len(blocks) > 1
+    assert all(re.fullmatch(r" *if \(\S+ \) begin end", first) for _, first in blocks)
+    assert not re.search(r"^ *reg [^;]*=", text, re.MULTILINE)
+    assert re.search(r"^ *reg \[3:0\] kept ;\n *initial kept = 4'h5;", text, re.MULTILINE)
+
+
 def test_elements_of_arrays_are_not_named_as_bits_are() -> None:
     text = converted(Sum(), "sum")
     assert {"values", "values.0", "values.1", "values.2"} <= set(re.findall(r"wire .*?([\w.]+) ?;", text))
