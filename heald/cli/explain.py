@@ -51,8 +51,9 @@ def command(
     config = machine(hw or "default", settings) if hw is not None or settings else None
     source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic, fixed_point=fixed_point)
     if inputs is not None:
+        given = read_inputs(inputs)
         with contextlib.suppress(InputError):  # what is refused all the same is told below
-            source = source.read(read_inputs(inputs), 0)[0]
+            source = source.read(given, 0)[0]
     refusals = source.refusals()
     network = None
     if not any(r.lost for r in refusals):

@@ -210,6 +210,8 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     told = heald("explain", model, "--set", "cgra=none", "--json")
     assert (told.code, list(json.loads(told.out)["too_much"])) == (1, ["n2"])
     assert heald("explain", model, "--set", "cgra").code == 2
+    ended = heald("explain", model, "--inputs", tmp_path / "nothing.npz")
+    assert (ended.code, ended.err) == (2, f"heald: {tmp_path / 'nothing.npz'}: no such file\n")
 
 
 def test_a_point_of_which_nothing_runs_on_the_machine_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
