@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -72,12 +71,17 @@ def bound(
     """A model with those inputs made constants that the compiler must know, and their values.
 
     If none is given, all are drawn from the seed. None where that does not help: `reads` raises `InputError`.
-    Raises `InputError` for values that an input does not take.
+    Raises `InputError` for values that an input does not take, and what `reads` raises of constants that
+    were given.
     """
     try:
         inputs = load(proto).inputs
     except InputError:
         return None
+    failed = None
+    known = bool(given)
+    if unknown := [name for name in given if name not in inputs]:
+        raise InputError(f"input {unknown[0]!r} is not one of the model's inputs ({', '.join(inputs)})")
     if not given:
         rng, given = np.random.default_rng(seed), {}
         for name, (dtype, shape) in inputs.items():
@@ -91,9 +95,14 @@ def bound(
             # The first time all are left.
             arrays = left
             _check_shapes(inputs, arrays)
-        with contextlib.suppress(InputError):
+        try:
             reads(made)
             return made, {name: array for name, array in arrays.items() if name not in left}
+        except InputError as error:
+            if known and failed is None and len(left) < len(arrays):
+                failed = error
+    if failed is not None:
+        raise failed
     return None
 
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from heald.session import compile
 from heald.testing.models import Builder
 from hw.errors import InputError
+from sw.frontend.bindings import bound
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
@@ -97,7 +98,7 @@ def test_names_that_are_made_up_are_those_of_no_tensor() -> None:
         Node("Add", ["sum", "sum.1"], ["total"]),
         Node("QuantizeLinear", ["total", "wide", "z"], ["y"]),
     ]
-    same(model_of(nodes, given, ("y", "uint8", (2, 3)), wide=np.float32(2), **GRID))
+    assert same(model_of(nodes, given, ("y", "uint8", (2, 3)), wide=np.float32(2), **GRID)) == []
 
 
 def test_a_branch_has_names_of_its_own() -> None:
@@ -115,7 +116,7 @@ def test_a_branch_has_names_of_its_own() -> None:
         Node("Max", ["chosen/inner", "chosen/two", "chosen"], ["total"]),
         Node("QuantizeLinear", ["total", "s", "z"], ["y"]),
     ]
-    same(model_of(nodes, given, ("y", "uint8", (2, 3)), yes=np.array(True), **GRID))
+    assert same(model_of(nodes, given, ("y", "uint8", (2, 3)), yes=np.array(True), **GRID)) == []
 
 
 def test_parts_of_an_operator_have_names_of_no_tensor() -> None:
@@ -230,7 +231,7 @@ def test_outputs_without_a_name_are_no_inputs() -> None:
     nodes = list(model.graph.node)[::-1]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    import_model(model)
+    assert same(model) == []
 
 
 @pytest.mark.parametrize("opset", [7, 12])
@@ -365,3 +366,28 @@ def test_parts_of_a_concatenation_may_have_no_elements() -> None:
     b = Builder()
     empty = b.constant(np.zeros((0, 2), np.int8))
     assert same(b.model(b.op("Concat", empty, b.input((3, 2)), empty, axis=0))) == []
+
+
+def test_what_is_refused_with_the_inputs_that_decide_is_told_and_not_that_they_are_missing() -> None:
+    branch = helper.make_graph(
+        [Node("Exp", ["x"], ["inner"], name="exp")],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("inner", 1, [2, 3])],
+    )
+    nodes = [
+        Node("Equal", ["rate", "wanted"], ["same"], name="same"),
+        Node("If", ["same"], ["y"], name="choice", then_branch=branch, else_branch=branch),
+    ]
+    given = {"x": ("float32", (2, 3)), "rate": ("int64", ())}
+    model = model_of(nodes, given, ("y", "float32", (2, 3)), wanted=np.int64(16000))
+    with pytest.raises(InputError, match="choice"):
+        import_model(model)
+    rate = {"rate": np.array(16000)}
+    with pytest.raises(InputError, match="exp"):
+        bound(model, rate, 0, import_model)
+    with pytest.raises(InputError, match=r"^input 'rat' is not one of the model's inputs \(x, rate\)$"):
+        bound(model, {"rat": rate["rate"]}, 0, import_model)
+    made = bound(model, rate, 0, lambda proto: import_model(proto, allow_host=True))
+    assert made is not None
+    assert list(made[1]) == ["rate"]
