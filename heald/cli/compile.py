@@ -74,6 +74,8 @@ def command(
     else:
         for name in sorted(files):
             click.echo(f"{files[name]:>12,}  {output / name}")
+    if not made.compiled.programs:
+        note(f"nothing runs on the machine: `heald explain {model}` tells what would change that")
     for failure in made.compiled.failures:
         note(failure)
     return 1 if made.compiled.failures else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from cosim.session.manifest import held
 from cosim.session.network import compile_model
@@ -306,3 +307,13 @@ def test_numbers_of_a_program_are_not_trusted(
     ended = heald("run", copy, *RUN)
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
+
+
+def test_a_model_of_which_nothing_runs_on_the_machine_is_told(heald: Any, tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", 1, [2, 3])
+    y = helper.make_tensor_value_info("y", 1, [2, 3])
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "exp", [x], [y])
+    path = save(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    ended = heald("compile", path, "--allow-host", "-o", tmp_path / "out")
+    assert ended.code == 0
+    assert "nothing runs on the machine: `heald explain " in ended.err
