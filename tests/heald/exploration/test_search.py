@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -36,7 +34,7 @@ from heald.exploration.results import (
     vector,
 )
 from heald.exploration.samplers import SAMPLERS, GridSampler, sampler
-from heald.exploration.search import ProcessWorkers, Progress, Search, workers
+from heald.exploration.search import ProcessWorkers, Progress, Search
 from heald.exploration.study import Kept, distributions, open_study
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw.config import MachineConfig
@@ -45,7 +43,6 @@ from hw.processes import Ended
 from hw.synthesis import Resources
 from hw.synthesis.tools import ToolError
 
-ROOT = Path(__file__).resolve().parents[3]
 POINTS, REFUSED = 16, 2
 
 
@@ -349,32 +346,6 @@ def test_an_interrupt_here_is_no_lost_worker(prepared: Prepared) -> None:
         kept.close()
 
 
-def test_a_worker_tidies_up_undisturbed_and_then_ends() -> None:
-    code = """if True:
-        import os, signal
-        from heald.exploration import worker
-        from hw import processes
-        worker.load = lambda *arguments: None
-        worker.start("test", None)
-        try:
-            with worker._turn:
-                try:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                finally:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    print("tidied", processes.run(["sleep", "5"]), flush=True)
-        except processes.Ended as error:
-            print(error, flush=True)
-        os.kill(os.getpid(), signal.SIGTERM)
-        print("goes on")
-    """
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert ended.stdout == "tidied -9\nended by SIGTERM\n"
-    assert ended.returncode == 128 + signal.SIGTERM
-
-
 def test_a_killed_process_is_replaced(prepared: Prepared) -> None:
     """A real pool; its process is killed whenever one of the first two points is on its way."""
     staff = ProcessWorkers("test", prepared.workload, 1)
@@ -429,17 +400,6 @@ def test_a_cluster_that_is_lost_ends_the_search(prepared: Prepared) -> None:
         assert 2 <= len(kept.points()) < POINTS
     finally:
         kept.close()
-
-
-def test_executors_that_are_not_there() -> None:
-    nothing: Any = None
-    for text, told in (
-        ("threads", "must be processes, processes:N or dask://HOST:PORT, not 'threads'"),
-        ("processes:0", "must have one process at least"),
-        ("dask://localhost", "must be processes"),
-    ):
-        with pytest.raises(InputError, match=told):
-            workers(text, "test", nothing)
 
 
 def test_an_exploration_goes_to_json_and_back(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
