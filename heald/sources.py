@@ -33,13 +33,14 @@ Sizes = Mapping[str, int]
 class OnnxSource:
     """An ONNX model; `allow_host` leaves operators that the machine cannot execute to the host.
 
-    `hosted` are nodes that a machine refused after they were read, with the reasons.
+    `hosted` are nodes that a machine refused after they were read, with the reasons; `dims` are in `proto`.
     """
 
     title: str
     proto: Any = field(repr=False)
     allow_host: bool = False
     hosted: Mapping[str, str] = field(default_factory=dict)
+    dims: Sizes = field(default_factory=dict, compare=False)
 
     def network(self, *, fuse: bool = True) -> Network:
         """The graph; raises `InputError` with the name of the model and the node."""
@@ -93,6 +94,9 @@ class OnnxSource:
             yield
         except InputError as error:
             text = str(error)
+            if self.dims and "match" in text:
+                given = " ".join(f"--dim {name}={size}" for name, size in self.dims.items())
+                text += f"; the model may need other sizes than {given}"
             raise InputError(text if text.startswith(self.title) else f"{self.title}: {text}") from None
 
     def files(self) -> dict[str, bytes]:
@@ -134,7 +138,7 @@ def onnx_source(
         title, proto = source.graph.name or "model", source
     proto = with_sizes(proto, dims or {}, title)
     proto = with_dynamic(proto, title) if dynamic else proto
-    return OnnxSource(title, with_fixed_point(proto) if fixed_point else proto, allow_host)
+    return OnnxSource(title, with_fixed_point(proto) if fixed_point else proto, allow_host, dims=dims or {})
 
 
 def read_source(source: Any, **options: Any) -> GraphSource | Program:

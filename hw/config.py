@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hw import toml_text
-from hw.errors import InputError
+from hw.errors import InputError, unknown
 from hw.fabric import Fabric, Unit
 from hw.fabric import toml as fabrics
 
@@ -30,6 +30,8 @@ ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
 
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
+#: Where all fields are listed.
+_ALL = "`heald config show default` lists all fields"
 #: The value of `cgra` in files and settings that takes away the grid of a preset.
 NO_GRID = "none"
 
@@ -224,9 +226,9 @@ def load(
     else:
         values = _found(source, text)
     values |= dict(settings or {})
-    unknown = sorted(set(values) - set(FIELDS))
-    if unknown:
-        raise InputError(f"{source}: unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+    for key in values:
+        if key not in FIELDS:
+            raise InputError(f"{source}: {unknown('field', key, FIELDS, _ALL)}")
     name = values["name"]
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{source}: name must be text that can be printed, not {name!r}")
@@ -262,21 +264,30 @@ def _read(text: str, place: str) -> dict[str, Any]:
         raise InputError(f"{place}: preset must be text, not {base!r}")
     known = toml_text.presets("hw")
     if base not in known:
-        raise InputError(f"{place}: preset {base!r} does not exist")
+        raise InputError(f"{place}: {unknown('preset', base, known)}")
     return _read(known[base].read_text("utf-8"), f"preset {base}") | values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
     """Turn `key=value` of the command line into a field and its value."""
     key, sign, value = text.partition("=")
-    if not sign or key not in FIELDS:
-        raise InputError(f"--set must be FIELD=VALUE with a field of {', '.join(FIELDS)}, not {text!r}")
+    if key not in FIELDS:
+        raise InputError(f"--set: {unknown('field', key, FIELDS, _ALL)}")
+    if not sign or not value:
+        raise InputError(f"--set {key} needs a value, as in --set {key}={_example(key)}")
     if key in _OTHERS:
         return key, value
     try:
         return key, int(value, 0)
     except ValueError:
-        raise InputError(f"--set {key} must be a whole number, not {value!r}") from None
+        limits = FIELDS[key].metadata
+        needed = f"a whole number from {limits['low']} to {limits['high']}"
+        raise InputError(f"--set {key} must be {needed}, not {value!r:.80}") from None
+
+
+def _example(key: str) -> Any:
+    """A value of a field."""
+    return next(iter(toml_text.presets("hw.fabric"))) if key == "cgra" else FIELDS[key].default
 
 
 def to_toml(config: MachineConfig) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import operator
 import os
 import re
+from collections.abc import Iterable
 
 #: What the surroundings of a program do to it: full disks, missing rights, limits. Not a missing file, which
 #: is a mistake of whoever named it, the user (told before) or this program.
@@ -37,6 +39,13 @@ class InputError(ValueError):
 
     The command line turns it into one line on stderr and exit code 2.
     """
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
+    """Says that a name is not known, which one is probably meant, and all that are, or `where` they are."""
+    names = list(known)
+    near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, names, 1))
+    return f"unknown {what} {name!r:.80}; {near}{where or 'known are ' + (', '.join(names) or 'none')}"
 
 
 def of_surroundings(error: BaseException) -> bool:

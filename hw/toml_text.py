@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from hw.errors import InputError
+from hw.errors import InputError, unknown
 
 
 def presets(package: str, folder: str = "presets") -> dict[str, Traversable]:
@@ -18,11 +18,11 @@ def presets(package: str, folder: str = "presets") -> dict[str, Traversable]:
     return {p.name.removesuffix(".toml"): p for p in sorted(found, key=lambda p: p.name)}
 
 
-def check_keys(values: Iterable[str], known: Collection[str], place: str, of: str = "") -> None:
+def check_keys(values: Iterable[str], known: Collection[str], place: str, what: str = "key") -> None:
     """Raise `InputError`, which begins with `place`, for a key that is not known."""
     for key in values:
         if key not in known:
-            raise InputError(f"{place}: unknown key {key!r}{of}; known are {', '.join(known)}")
+            raise InputError(f"{place}: {unknown(what, key, known)}")
 
 
 def read(path: Path, needed: str) -> str:

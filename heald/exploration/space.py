@@ -223,7 +223,7 @@ def _check_number(name: str, value: Any, place: str) -> None:
 
 def _range(name: str, given: Mapping[str, Any], place: str) -> list[int]:
     """The values of { from, to, step | powers_of_two }."""
-    toml_text.check_keys(given, _RANGE_KEYS, place, " of a range")
+    toml_text.check_keys(given, _RANGE_KEYS, place, "range key")
     for key in ("from", "to"):
         if key not in given:
             raise InputError(f"{place}: a range needs {key!r}")

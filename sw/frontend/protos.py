@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ def first_line(error: Exception) -> str:
     if not lines:
         return type(error).__name__
     # What a colon announces is in the next line.
-    return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:220]
+    text = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return re.sub(r"\[\w*Error\] |Inference error\(s\): ", "", text)[:220]
 
 
 def tensors(graph: Any) -> Iterator[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,36 +21,42 @@ _SHOWN = 1 << 12
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by name out of `NAME=SIZE`; raises `InputError` for other texts."""
-    found = {}
+    """Sizes by name out of `NAME=SIZE`; raises `InputError` for other texts, and for two sizes of a name."""
+    found: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
         if not name or not re.fullmatch(r"[0-9]{1,10}", size):
-            raise InputError(f"--dim must be NAME=SIZE or INPUT.AXIS=SIZE, not {text!r:.80}")
-        found[name] = int(size)
+            example = f"--dim {shlex.quote(f'{name or text:.40}')}=1"
+            raise InputError(f"--dim must be NAME=SIZE with a whole number, as {example}, not {text!r:.80}")
+        if found.setdefault(name, int(size)) != int(size):
+            raise InputError(f"--dim {name!r:.60} must have one size, not {found[name]} and {size}")
     return found
 
 
 def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
     """A copy of a model whose inputs have these sizes where they were open.
 
-    A size is given by the name of a dimension, or by INPUT.AXIS, which comes first. Raises `InputError` for
-    names that the model does not have, and for sizes below 1.
+    A size is given by the name of a dimension, or by INPUT.AXIS. Raises `InputError` for names that the model
+    does not have, for sizes below 1, and for two sizes of an axis.
     """
     if not sizes:
         return proto
     made = type(proto)()
     made.CopyFrom(proto)
-    axes = list(_open_axes(made))
+    axes = list(_axes(made))
+    opened = [(axis, names) for axis, names in axes if _open(axis)]
     for name, size in sizes.items():
         whole_number(f"size of {name!r}", size, 1)
-        if not any(name in names for _, names in axes):
-            known = ", ".join(dict.fromkeys(names[-1] for _, names in axes)) or "none"
-            raise InputError(f"{place}: no axis {name!r:.60} is open; open are {known:.150}")
-    for axis, names in axes:
-        for name in reversed(names):
-            if name in sizes:
-                axis.dim_value = sizes[name]
+        if not any(name in names for _, names in opened):
+            fixed = next((axis.dim_value for axis, names in axes if name in names), None)
+            raise InputError(f"{place}: {_not_open(name, fixed, [names for _, names in opened])}")
+    for axis, names in opened:
+        given = {name: sizes[name] for name in names if name in sizes}
+        if len(set(given.values())) > 1:
+            both = " and ".join(f"{name}={size}" for name, size in given.items())
+            raise InputError(f"{place}: --dim {both} are one axis, which must have one size")
+        for size in given.values():
+            axis.dim_value = size
     # What was said of the tensors in between held for open sizes.
     del made.graph.value_info[:]
     for value in made.graph.output:
@@ -59,29 +66,47 @@ def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
     return made
 
 
-def _open_axes(proto: Any) -> Sequence[tuple[Any, tuple[str, ...]]]:
-    """The axes of inputs without a size, each with the names that it can be given by."""
+def _not_open(name: str, fixed: int | None, opened: Sequence[tuple[str, ...]]) -> str:
+    """Why a size cannot be given."""
+    known = ", ".join(dict.fromkeys(names[-1] for names in opened))
+    near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, sum(opened, ()), 1))
+    what = f"no axis {name!r:.60} is open"
+    if fixed is not None:
+        what, near = f"axis {name!r:.60} has the fixed size {fixed}", ""
+    return f"{what}; " + (
+        f"{near}open are {known:.150}" if known else "the model has no open sizes: omit --dim"
+    )
+
+
+def _axes(proto: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """The axes of inputs, each with the names that it can be given by, INPUT.AXIS first.
+
+    Names without a letter or digit, such as `?`, stand for different sizes: they are none.
+    """
     held = {t.name for t in proto.graph.initializer}
-    found = []
     for value in proto.graph.input:
         if value.name in held or not value.type.HasField("tensor_type"):
             continue
         for number, axis in enumerate(value.type.tensor_type.shape.dim):
-            if axis.WhichOneof("value") != "dim_value" or axis.dim_value < 1:
-                place = f"{value.name}.{number}"
-                found.append((axis, (place, axis.dim_param) if axis.dim_param else (place,)))
-    return found
+            named = re.search(r"\w", axis.dim_param)
+            yield axis, (f"{value.name}.{number}", *([axis.dim_param] if named else []))
+
+
+def _open(axis: Any) -> bool:
+    return bool(axis.WhichOneof("value") != "dim_value" or axis.dim_value < 1)
 
 
 def check_sizes(proto: Any, place: str) -> None:
     """Raise `InputError` that lists all open sizes, with the options that fix them."""
     found: dict[str, str] = {}
-    for _, names in _open_axes(proto):
-        found.setdefault(names[-1], "1" if names[0].endswith(".0") else "SIZE")
+    for axis, names in _axes(proto):
+        if _open(axis):
+            found.setdefault(names[-1], "1" if names[0].endswith(".0") else "N")
     if found:
         options = " ".join(f"--dim {shlex.quote(name)}={size}" for name, size in found.items())
-        text = f"{place}: inputs must have fixed sizes of at least 1; give those that are open: {options}"
-        raise InputError(text if len(text) <= 300 else f"{text[:297]}...")
+        chosen = " (N: a whole number of your choice)" if "N" in found.values() else ""
+        told = f"inputs must have fixed sizes of at least 1; give those that are open: {options}{chosen}"
+        raise InputError(f"{place}: {told}")
 
 
 def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarray]) -> list[Kind | None]:

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import toml_text
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, unknown
 from hw.rtl.bus import pll
 from hw.rtl.bus.protocol import Serial
 from hw.rtl.bus.uart_machine import LEDS, UartMachine
@@ -61,7 +61,7 @@ def _board(source: str, values: dict[str, Any]) -> Board:
     fields = {f.name: f for f in dataclasses.fields(Board) if f.name != "name"}
     for key in values:
         if key not in fields:
-            raise InputError(f"{source}: unknown field {key!r}; known are {', '.join(fields)}")
+            raise InputError(f"{source}: {unknown('field', key, fields)}")
     for key, f in fields.items():
         needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if needed and key not in values:

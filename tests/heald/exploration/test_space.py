@@ -117,7 +117,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\nrows = { from = 9, to = 15 }", "no power of two from 9 to 15"),
         ("[parameters]\nwarps = { from = 9, to = 8 }", "the range is empty: from 9 to 8"),
         ("[parameters]\nwarps = { from = 6 }", "a range needs 'to'"),
-        ("[parameters]\nwarps = { from = 6, to = 8, by = 1 }", "unknown key 'by' of a range"),
+        ("[parameters]\nwarps = { from = 6, to = 8, by = 1 }", "unknown range key 'by'; known are"),
         ("[parameters]\nwarps = { from = 6, to = 8, step = 0 }", "step must be 1 or more, not 0"),
         ("[parameters]\nwarps = { from = 6, to = 'x' }", "to must be a whole number, not 'x'"),
         (

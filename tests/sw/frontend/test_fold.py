@@ -18,7 +18,7 @@ from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.model import load
 from sw.frontend.network import import_model
-from sw.frontend.sizes import with_sizes
+from sw.frontend.sizes import parse_sizes, with_sizes
 from sw.graph.reference import random_inputs, run
 from tests.machines import TEST
 from tests.sw.quantised_models import runtime
@@ -166,10 +166,12 @@ def test_a_condition_that_is_computed_is_refused_or_given(
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({}, r"open: --dim batch=1 --dim rows=SIZE --dim x0\.3=SIZE$"),
-        ({"rows": 3}, r"open: --dim batch=1 --dim x0\.3=SIZE$"),
+        ({}, r"open: --dim batch=1 --dim rows=N --dim x0\.3=N \(N: a whole number of your choice\)$"),
+        ({"rows": 3}, r"open: --dim batch=1 --dim x0\.3=N \(N: a"),
         ({"cols": 3}, r"^model: no axis 'cols' is open; open are batch, rows, x0\.3$"),
-        ({"x0.1": 4}, r"no axis 'x0\.1' is open"),
+        ({"row": 3}, r"no axis 'row' is open; did you mean 'rows'\? open are batch, rows, x0\.3$"),
+        ({"x0.1": 4}, r"^model: axis 'x0\.1' has the fixed size 4; .*open are batch, rows, x0\.3$"),
+        ({"batch": 7, "x0.0": 2}, "^model: --dim x0.0=2 and batch=7 are one axis, which must have one size$"),
         ({"rows": 0}, "size of 'rows' must be a whole number of at least 1, not 0"),
     ],
 )
@@ -184,16 +186,36 @@ def test_an_open_size_is_quoted_for_the_shell() -> None:
     b = Builder()
     model = opened(b, casts(b))
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "it's"
-    with pytest.raises(InputError, match="open: --dim 'it'\"'\"'s'=1 --dim rows=SIZE"):
+    with pytest.raises(InputError, match="open: --dim 'it'\"'\"'s'=1 --dim rows=N"):
         load(model)
 
 
-def test_a_size_of_an_axis_goes_before_that_of_its_name() -> None:
+def test_names_that_are_signs_alone_are_told_by_their_axes() -> None:
     b = Builder()
     model = opened(b, casts(b))
-    sized = with_sizes(model, {**SIZES, "batch": 7, "x0.0": 2}, "model")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "?"
+    with pytest.raises(InputError, match=r"--dim batch=1 --dim x0\.2=N --dim x0\.3=N"):
+        load(model)
+    sized = with_sizes(model, {"batch": 2, "x0.0": 2, "x0.2": 3, "x0.3": 5}, "model")
     assert load(sized).inputs["x0"][1] == (2, 4, 3, 5)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    del model.graph.input[0].type.tensor_type.shape.dim[:]
+    with pytest.raises(InputError, match="no axis 'batch' is open; the model has no open sizes: omit --dim"):
+        with_sizes(model, {"batch": 2}, "model")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("n=4", "n=8"), "^--dim 'n' must have one size, not 4 and 8$"),
+        (("batch",), "^--dim must be NAME=SIZE with a whole number, as --dim batch=1, not 'batch'$"),
+        (("n=x",), "as --dim n=1, not 'n=x'$"),
+    ],
+)
+def test_texts_that_are_no_sizes_are_refused(texts: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_sizes(texts)
+    assert parse_sizes(["n=4", "x.1=8", "n=4"]) == {"n": 4, "x.1": 8}
 
 
 def test_a_compiled_model_holds_constants_of_other_files(tmp_path: Path) -> None:
