@@ -38,10 +38,7 @@ def files(
     """All files of the directory by their paths in it; those of a test bench are below `testbench`."""
     found = {f"testbench/{name}": data for name, data in (bench or {}).items()}
     found |= dict(source.files())
-    found |= {
-        NETWORK: (text(model.network) + "\n").encode(),
-        MACHINE: to_toml(model.config).encode(),
-    }
+    found |= {NETWORK: (text(model.network) + "\n").encode(), MACHINE: to_toml(model.config).encode()}
     steps: list[dict[str, Any]] = []
     for step in model.steps:
         if isinstance(step, HostOperator):

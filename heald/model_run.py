@@ -278,12 +278,7 @@ def run_model(
 
 
 def run_on_device(
-    model: CompiledModel,
-    inputs: Arrays,
-    address: str,
-    *,
-    timeout: float | None = 60.0,
-    **options: Any,
+    model: CompiledModel, inputs: Arrays, address: str, *, timeout: float | None = 60.0, **options: Any
 ) -> ModelRun:
     """Run a model on the board at `uart:...` or `mmio:...`, whose machine it was compiled for.
 

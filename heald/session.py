@@ -302,10 +302,7 @@ class ProgramModel(Model):
         """A program for a machine."""
         parameters: dict[str, Typed] = {p.name: ((), np.dtype(np.int32)) for p in program.parameters}
         buffers: dict[str, Typed] = {
-            b.name: (
-                tuple(s.value if isinstance(s, Const) else str(s) for s in b.shape),
-                np.dtype(b.element),
-            )
+            b.name: (tuple(s.value if isinstance(s, Const) else str(s) for s in b.shape), np.dtype(b.element))
             for b in program.buffers
             if b.space == "memory"
         }
@@ -385,7 +382,7 @@ def compile(
                     raise InputError("refine goes with products whose sums are results, there is none")
             return compile_model(graph, config, after, say, **options)
 
-        found, made = partition.compiled(found, network, make)
+        found, made = partition.compiled(found, network, make, config)
     return GraphModel.of(hardware, found.title, found, made, bound)
 
 

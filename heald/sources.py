@@ -52,13 +52,11 @@ class OnnxSource:
             )
 
     def without(self, error: OperatorsError) -> OnnxSource:
-        """The model with refused operators on the host; raises `InputError` where that is not possible."""
+        """The model with refused operators on the host; raises the error where they are there already."""
         new: dict[str, str] = {}
         for operator, reason in error.refused:
             names = [n for n in (operator.name, *operator.nodes) if n not in self.hosted]
             new.update(dict.fromkeys(names[: 1 if operator.name in names else None], reason))
-        if not self.allow_host:
-            raise InputError(f"{error}; --allow-host leaves it to the host") from None
         if not new:
             raise error
         return replace(self, hosted={**self.hosted, **new})

@@ -8,7 +8,7 @@ that the programs of the warps. A tile program that was written by hand enters t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,20 @@ def compile_network(
     if refused:
         raise OperatorsError(refused)
     return tuple(steps)
+
+
+def executes(network: Network, names: Collection[str], config: MachineConfig) -> bool:
+    """Whether a machine has the memories and the CGRA for operators of these names, theirs or of nodes."""
+    driver = _Driver(None, {})
+    try:
+        legal: Group = driver.run(GRAPH_STAGES, Group(network, network.operators, config))
+        for operators in groups(legal.network):
+            asked = tuple(o for o in operators if not {o.name, *o.nodes}.isdisjoint(names))
+            if asked and not isinstance(asked[0], HostOperator):
+                driver.run(OPERATOR_STAGES[:1], Group(legal.network, asked, config))
+    except InputError:
+        return False
+    return True
 
 
 @paused_collector()

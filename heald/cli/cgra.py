@@ -40,9 +40,7 @@ def command(context: click.Context) -> None:
 @command.command("run")
 @click.argument("kernel", metavar="FILE.py:FUNCTION")
 @click.option(
-    "--fabric",
-    metavar="PRESET|FILE.toml",
-    help="The grid.  [default: that of --hw and --set, else mesh4x4]",
+    "--fabric", metavar="PRESET|FILE.toml", help="The grid.  [default: that of --hw and --set, else mesh4x4]"
 )
 @grid_option
 @click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from heald.cli.options import (
     PATH,
     as_json,
-    dimensions,
     directory,
-    fixed,
     hardware,
-    host,
+    known,
     machine,
+    model_source,
     note,
     print_json,
     printer,
     printing,
-    run_time,
+    reading,
 )
 from heald.progress import shown
 
@@ -27,30 +27,13 @@ from heald.progress import shown
 @click.command("compile")
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
 @hardware
-@host
-@dimensions
-@run_time
-@fixed
-@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
+@reading
+@known
 @click.option("--export", type=click.Choice(["testbench"]), help="Write testbench/ too: SystemVerilog alone.")
 @directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
-def command(
-    model: Path,
-    hw: str,
-    settings: tuple[str, ...],
-    allow_host: bool,
-    dim: dict[str, int],
-    dynamic: bool,
-    fixed_point: bool,
-    inputs: Path | None,
-    export: str | None,
-    output: Path,
-    print_after: str | None,
-    print_after_all: bool,
-    json_: bool,
-) -> int:
+def command(model: Path, inputs: Path | None, output: Path, json_: bool, **options: Any) -> int:
     """Compile MODEL.onnx for a machine into a directory that `heald run DIR` runs and checks.
 
     It holds the tiles of each operator, the sequential and the synchronised tile program, the programs of the
@@ -59,16 +42,16 @@ def command(
     # The compiler behind it takes time to import.
     from heald import bundle, session
     from heald.cli.run_files import read_inputs
-    from heald.sources import onnx_source
 
     bundle.check_target(output)
-    after = printer(print_after, print_after_all)
-    source = onnx_source(model, allow_host=allow_host, dims=dim, dynamic=dynamic, fixed_point=fixed_point)
-    known = None if inputs is None else read_inputs(inputs)
+    after = printer(options["print_after"], options["print_after_all"])
+    source = model_source(model, options)
+    values = None if inputs is None else read_inputs(inputs)
+    config = machine(options["hw"], options["settings"])
     with shown(note) as say:
-        made = session.compile(source, machine(hw, settings), inputs=known, after=after, progress=say)
+        made = session.compile(source, config, inputs=values, after=after, progress=say)
     assert isinstance(made, session.GraphModel)
-    files = made.save(output, export=export is not None)
+    files = made.save(output, export=options["export"] is not None)
     if json_:
         print_json({"directory": str(output), "files": files} | made.as_dict())
     else:

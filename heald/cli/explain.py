@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from heald.cli.options import PATH, as_json, changes, dimensions, fixed, machine, print_json, run_time
+from heald.cli.options import PATH, as_json, changes, known, machine, model_source, print_json, reading
 from hw.errors import InputError
 
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
-    from heald.sources import OnnxSource
     from hw.config import MachineConfig
+    from sw.frontend.refusal import Refusal
     from sw.graph.network import Network
 
 
@@ -22,42 +24,33 @@ if TYPE_CHECKING:
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
 @click.option("--hw", metavar="PRESET|FILE.toml", help="Compile for this machine, and tell what it refuses.")
 @changes
-@dimensions
-@run_time
-@fixed
-@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know.")
+@reading
+@known
 @as_json
 def command(
-    model: Path,
-    hw: str | None,
-    settings: tuple[str, ...],
-    dim: dict[str, int],
-    dynamic: bool,
-    fixed_point: bool,
-    inputs: Path | None,
-    json_: bool,
+    model: Path, hw: str | None, settings: tuple[str, ...], inputs: Path | None, json_: bool, **options: Any
 ) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
-    Nodes whose operands are real numbers that other such nodes make are told apart: they follow from these.
-    With --hw or --set it is compiled, and what is too much for that machine is told too. The others then run
-    on the host with --allow-host: what moves between both is the last line. Exit code 1 where there are any.
+    Nodes that may run once what they read does are told apart. With --hw or --set it is compiled, and what is
+    too much for that machine is told too. The last lines say what moves between machine and host. Exit code 1
+    where a node is refused, which with --allow-host are those alone that the host cannot execute either.
     """
     from heald.cli.run_files import read_inputs
-    from heald.sources import onnx_source
     from sw.graph import accuracy
     from sw.graph.islands import islands, told
 
     config = machine(hw or "default", settings) if hw is not None or settings else None
-    source = onnx_source(model, allow_host=True, dims=dim, dynamic=dynamic, fixed_point=fixed_point)
+    source, allow_host = model_source(model, options | {"allow_host": True}), options["allow_host"]
     if inputs is not None:
         given = read_inputs(inputs)
         with contextlib.suppress(InputError):  # what is refused all the same is told below
             source = source.read(given, 0)[0]
     refusals = source.refusals()
-    network = None
-    if not any(r.lost for r in refusals):
-        source, network = _compiled(source, config)
+    network, to_do, lost = None, "", any(r.lost for r in refusals)
+    if not lost:
+        source, network, to_do = _compiled(source, config, allow_host)
+    code = 1 if lost or ((refusals or source.hosted) and not allow_host) else 0
     found = () if network is None else islands(network, network.operators)
     fixed_ = {} if network is None else network.accuracy
     if json_:
@@ -65,36 +58,46 @@ def command(
             {
                 "refused": [r.as_dict() for r in refusals],
                 "too_much": dict(source.hosted),
+                "too_much_remedy": to_do,
                 "operators": [] if network is None else _operators(network),
                 "islands": [island.as_dict() for island in found],
                 "fixed_point": {n: a.as_dict() for n, a in fixed_.items()},
             }
         )
-        return 1 if refusals or source.hosted else 0
-    for refusal in refusals:
-        follows = " (follows from others)" if refusal.follows else ""
-        click.echo(f"{refusal}{follows}\n    {refusal.remedy}")
-    for name, reason in source.hosted.items():
-        click.echo(f"{reason if name in reason else f'{name}: {reason}'}\n    another machine (--hw, --set)")
-    causes = sum(not r.follows for r in refusals)
-    click.echo(
-        f"{len(refusals)} refused, {causes} of them by themselves" if refusals else "nothing is refused"
-    )
-    for line in (*told(found), *accuracy.told(fixed_)):
+        return code
+    _print([replace(r, lost=r.lost or allow_host) for r in refusals], source.hosted, to_do, bool(code))
+    for line in told(found):
+        click.echo(line if allow_host else f"with --allow-host: {line}")
+    for line in accuracy.told(fixed_):
         click.echo(line)
-    return 1 if refusals or source.hosted else 0
+    return code
 
 
-def _compiled(source: OnnxSource, config: MachineConfig | None) -> tuple[Any, Network]:
+def _print(refusals: Sequence[Refusal], too_much: Mapping[str, str], to_do: str, refused: bool) -> None:
+    """What is refused or left to the host, with what would change it, and how much that is."""
+    waits = "may run on the machine once what it reads does"
+    entries = [(f"{r} ({waits})" if r.follows else str(r), r.remedy) for r in refusals]
+    entries += [(why if name in why else f"{name}: {why}", to_do) for name, why in too_much.items()]
+    for text, remedy in entries:
+        click.echo(f"{text}\n    {remedy}" if remedy else text)
+    follow, verb = sum(r.follows for r in refusals), "refused" if refused else "left to the host"
+    others = f", {follow} of them only because of what they read" if follow else ""
+    machine_ = f", {len(too_much)} of them by this machine" if too_much and refusals else ""
+    click.echo(f"{len(entries)} {verb}{others}{machine_}" if entries else "nothing is refused")
+
+
+def _compiled(source: Any, config: MachineConfig | None, host: bool) -> tuple[Any, Network, str]:
+    """The model with what the machine refuses on the host, its network, and what to do about that."""
     from heald import partition
     from sw.compiler import compile_network
 
     network = source.network()
     if config is None:
-        return source, network
+        return source, network, ""
     with source.named():
-        found, _ = partition.compiled(source, network, lambda graph: compile_network(graph, config))
-    return found, found.network()
+        source, _ = partition.compiled(source, network, lambda graph: compile_network(graph, config))
+    to_do = partition.remedy(network, source.hosted, config, host=not host) if source.hosted else ""
+    return source, source.network(), to_do
 
 
 def _operators(network: Network) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,7 @@ from heald.report.console import stdout
 from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis import DEVICES, FAMILIES, find_device
-from hw.synthesis.flow import (
-    BAUD,
-    FREQUENCY,
-    MEMORY_BYTES,
-    NAMES,
-    TOPS,
-    Build,
-    Target,
-    Top,
-    build,
-    design,
-)
+from hw.synthesis.flow import BAUD, FREQUENCY, MEMORY_BYTES, NAMES, TOPS, Build, Target, Top, build, design
 from hw.synthesis.report import as_json as result
 from hw.synthesis.report import clock_name, path
 from hw.synthesis.resources import DEFAULT
@@ -184,26 +174,20 @@ def _show(made: Build, console: Console) -> None:
         table.add_column(name, f"{data[field]:,}", justify="right")
     for row in data["components"]:
         table.add_row(row["component"], *(f"{row[field]:,}" for field in NAMES))
-    console.print(f"{made.config.name} ({made.config.hash}), top {made.design.module}", highlight=False)
+    say = functools.partial(console.print, highlight=False)
+    say(f"{made.config.name} ({made.config.hash}), top {made.design.module}")
     console.print(table)
     placement = made.placement
     if placement is None:
-        console.print(f"synthesised only, for {made.target.family}", highlight=False)
+        say(f"synthesised only, for {made.target.family}")
         return
     for field, use in data["utilisation"].items():
         share = use["used"] / use["available"]
-        console.print(
-            f"{NAMES[field]}: {use['used']:,} of {use['available']:,} in {placement.device} ({share:.0%})",
-            highlight=False,
-        )
+        say(f"{NAMES[field]}: {use['used']:,} of {use['available']:,} in {placement.device} ({share:.0%})")
     for name, (reached, required) in placement.clocks.items():
-        console.print(
-            f"{clock_name(name)}: {reached:.2f} MHz (aimed at {required:g}), seed {placement.seed}",
-            highlight=False,
-        )
+        say(f"{clock_name(name)}: {reached:.2f} MHz (aimed at {required:g}), seed {placement.seed}")
     if critical := path(placement):
-        console.print(
+        say(
             f"critical path: {critical['delay_ns']:.2f} ns from {critical['from']} to {critical['to']}, "
-            f"through {', '.join(critical['components'])}",
-            highlight=False,
+            f"through {', '.join(critical['components'])}"
         )

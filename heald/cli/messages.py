@@ -6,16 +6,16 @@ import re
 
 #: Characters of a message at most.
 LONGEST = 300
-#: A word is not cut below so many characters.
-_WORD = 48
+#: A word is not cut below so many characters, and a path or what is quoted not below so many.
+_WORD, _NAME = 48, 24
 _GAP = "..."
 
 
 def shortened(message: str, longest: int = LONGEST) -> str:
     """A message in one line of at most so many characters, without characters that do not print.
 
-    What is too long loses the middle of its longest words first, since these are quoted input, and then the
-    middle of the text: its beginning says where, its end says what to do.
+    What is too long loses the middle of its longest words first, since these are quoted input, paths all but
+    the end, and then the middle of the text: its beginning says where, its last clauses say what to do.
     """
     # Whole megabytes may be quoted.
     head = (
@@ -26,19 +26,24 @@ def shortened(message: str, longest: int = LONGEST) -> str:
     line = " ".join(part.strip() for part in head.splitlines() if part.strip())
     line = "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else repr(c)[1:-1] for c in line)
     words = re.split(r"( )", line)
-    lengths = [len(word) for word in words]
-    while (total := sum(lengths)) > longest:
-        place = max(range(len(words)), key=lengths.__getitem__)
-        if lengths[place] <= _WORD:
-            break
-        keep = max(_WORD, lengths[place] - (total - longest)) - len(_GAP)
-        words[place] = _middle_cut(words[place], keep)
-        lengths[place] = len(words[place])
+    for least, kind in ((_WORD, ""), (_NAME, r"/|^'")):
+        named = [place for place, word in enumerate(words) if re.search(kind, word)]
+        while (over := sum(map(len, words)) - longest) > 0 and named:
+            place = max(named, key=lambda place: len(words[place]))
+            if len(words[place]) <= least:
+                break
+            keep = max(least, len(words[place]) - over) - len(_GAP)
+            word = words[place]
+            words[place] = f"{_GAP}{word[-keep:]}" if "/" in word else _middle_cut(word, keep)
     line = "".join(words)
-    return line if len(line) <= longest else _middle_cut(line, longest - len(_GAP))
+    if len(line) <= longest:
+        return line
+    lasts = (len(line) - m.start() for m in re.finditer("; ", line))
+    last = next((last for last in lasts if last <= longest * 2 // 3), longest // 3)
+    return _middle_cut(line, longest - len(_GAP), last)
 
 
-def _middle_cut(text: str, keep: int) -> str:
-    """A text of so many characters, with a gap between its two thirds at the beginning and the rest."""
-    first = keep * 2 // 3
-    return f"{text[:first]}{_GAP}{text[len(text) - (keep - first) :]}"
+def _middle_cut(text: str, keep: int, last: int = 0) -> str:
+    """A text of so many characters with a gap before its last ones, by default a third of them."""
+    last = last or keep - keep * 2 // 3
+    return f"{text[: keep - last]}{_GAP}{text[len(text) - last :]}"

@@ -18,7 +18,8 @@ from sw.frontend.sizes import parse_sizes
 from sw.ir.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
-
+#: The type of options that name files.
+PATH = click.Path(path_type=Path)
 
 #: `--set`, as `settings`.
 changes = click.option(
@@ -52,6 +53,10 @@ fixed = click.option(
     is_flag=True,
     help="Compute real numbers that have no exact form in fixed point, to a stated error (of a model).",
 )
+#: `--inputs`, as `inputs`.
+known = click.option(
+    "--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know."
+)
 #: `--refine`, as `refine`.
 refinement = click.option(
     "--refine",
@@ -68,8 +73,6 @@ backend = click.option(
 grid_option = click.option(
     "--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric."
 )
-#: The type of options that name files.
-PATH = click.Path(path_type=Path)
 #: `--json`, as `json_`.
 as_json = click.option("--json", "json_", is_flag=True, help="Print one JSON object on stdout.")
 #: The argument FILE.py, as `file`, for `load_program`.
@@ -82,6 +85,19 @@ def hardware(function: F) -> F:
     return click.option(
         "--hw", default="default", show_default=True, metavar="PRESET|FILE.toml", help="The machine."
     )(function)
+
+
+def reading(function: F) -> F:
+    """How a model is read: `--allow-host`, `--dim`, `--dynamic` and `--fixed-point`."""
+    return host(dimensions(run_time(fixed(function))))
+
+
+def model_source(model: Path, options: Mapping[str, Any]) -> Any:
+    """The model of a file, an `OnnxSource`, as the options of `reading` say."""
+    from heald.sources import onnx_source  # the compiler behind it takes time to import
+
+    names = ("allow_host", "dynamic", "fixed_point")
+    return onnx_source(model, dims=options["dim"], **{name: options[name] for name in names})
 
 
 def directory(about: str, *, required: bool = True) -> Callable[[F], F]:

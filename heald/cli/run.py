@@ -17,10 +17,7 @@ from heald.cli.options import (
     PATH,
     as_json,
     backend,
-    dimensions,
-    fixed,
     hardware,
-    host,
     machine,
     memories,
     note,
@@ -28,8 +25,8 @@ from heald.cli.options import (
     print_json,
     printer,
     printing,
+    reading,
     refinement,
-    run_time,
     sizes,
 )
 from heald.cli.run_files import Files, read_inputs, write
@@ -127,10 +124,7 @@ class _Run:
 @click.option("--epilogue", metavar="FILE.py:FUNCTION", help="What finishes every sum (with --matmul).")
 @click.option("--out", type=click.Choice([*TYPES, "int32"]), default="int8", help="Type that it stores.")
 @hardware
-@host
-@dimensions
-@run_time
-@fixed
+@reading
 @backend
 @click.option(
     "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."

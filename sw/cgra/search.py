@@ -132,7 +132,8 @@ def map_graphs(
         told = None if report is None else functools.partial(report, graph)
         outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
-            raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
+            about = f"loop {graph.name!r} does not fit the CGRA {fabric.name!r}"
+            raise InputError(f"{about}: {_obstacle(outcome, fabric)}")
         found[graph] = outcome
     return found
 

@@ -31,9 +31,9 @@ def told(found: Mapping[str, Accuracy]) -> list[str]:
     bits = [a.bits for a in found.values() if a.bits is not None]
     if not bits:
         return []
-    text = f"{len(bits)} tensors in fixed point with {min(bits)} to {max(bits)} fractional bits"
+    text = f"{len(bits)} tensors in fixed point, {min(bits)} to {max(bits)} bits behind the point"
     ends = [(a.error / a.step, name) for name, a in found.items() if a.step]
     if ends:
         worst, name = max(ends)
-        text += f"; QuantizeLinear rounds what is off by {worst:.2g} of a step at most ({name})"
+        text += f"; what QuantizeLinear rounds is off by at most {worst:.2g} of a step ({name})"
     return [text]

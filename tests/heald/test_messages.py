@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,21 @@ def test_what_is_quoted_at_length_is_cut_and_the_rest_stays() -> None:
     assert found.startswith("--hw must be a preset, not 'AAAA")
     assert found.endswith("AAAA' (heald config list)")
     assert "A...A" in found
+
+
+def test_what_to_do_stays_whole_and_paths_lose_their_beginning() -> None:
+    path, hint = (
+        f"/home/{'deep/' * 40}model.onnx",
+        "; 12 more are refused; quantise it too, or --allow-host does",
+    )
+    found = shortened(f"heald: {path}: node {'block/' * 20}MatMul (MatMul): {'must be so ' * 9}{hint}")
+    assert len(found) <= LONGEST
+    assert re.match(
+        r"heald: \.\.\.[dep/]+/model\.onnx: node \.\.\.[block/]+MatMul \(MatMul\): must be so", found
+    )
+    assert found.endswith(f"must be so {hint}")
+    found = shortened(f"heald: {path}: {'word ' * 200}{hint}")
+    assert (len(found), found.endswith(f"...{hint}")) == (LONGEST, True)
 
 
 def test_many_words_lose_their_middle() -> None:

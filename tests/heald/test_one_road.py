@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,19 @@ def test_a_shape_takes_the_cycles_of_its_model(
     assert of_shape["instructions"].keys() <= {"0", "1", "2", "3"}
 
 
+def test_a_loop_that_a_cgra_has_no_room_for_is_told_with_a_machine_that_has() -> None:
+    config = load("test")
+    assert config.cgra is not None
+    small = config.replace(cgra=replace(config.cgra, contexts=4, name="small"))
+    text = (
+        r"^test: n2 \(Softmax\): loop 'row_maxima.1' does not fit the CGRA 'small': contexts must be at least"
+    )
+    with pytest.raises(
+        InputError, match=rf"{text}.*; --set cgra=torus4x4 would do, or --allow-host leaves it"
+    ):
+        hd.compile(with_softmax(), small)
+
+
 def test_every_command_takes_the_sizes_that_a_model_leaves_open(
     heald: Any, quick: Any, tmp_path: Path
 ) -> None:
@@ -183,7 +197,8 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     model.write_bytes(proto.SerializeToString())
     refused = heald("run", model, "--hw", hw)
     assert refused.code == 2
-    assert "(Softmax): machine 'test' must have a grid (cgra), it has none; --allow-host" in refused.err
+    assert "(Softmax): machine 'test' must have a grid (cgra), it has none; " in refused.err
+    assert refused.err.endswith("; --set cgra=torus4x4 would do, or --allow-host leaves it to the host\n")
     ran = heald("run", model, "--hw", hw, "--allow-host", "--json")
     assert ran.code == 0, ran.err
     run = json.loads(ran.out)
@@ -202,9 +217,16 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     loaded = (load_model(OnnxSource("model", proto, allow_host=True)),)
     confirmation = confirm(point, config, loaded, "cpp", print)
     assert (confirmation.difference, confirmation.cycles) == (None, run["cycles"])
-    told = heald("explain", model, "--hw", hw, "--json")
+    told = heald("explain", model, "--hw", hw)
     assert told.code == 1
-    assert list(json.loads(told.out)["too_much"]) == ["n2"]
+    assert told.out.splitlines()[1:3] == [
+        "    --set cgra=torus4x4 would do, or --allow-host leaves it to the host",
+        "1 refused",
+    ]
+    assert told.out.splitlines()[3].startswith("with --allow-host: ")
+    told = heald("explain", model, "--hw", hw, "--allow-host")
+    assert told.code == 0
+    assert told.out.splitlines()[1:3] == ["    --set cgra=torus4x4 would do", "1 left to the host"]
     assert heald("explain", model, "--hw", "test").code == 0
     assert heald("explain", model).code == 0
     told = heald("explain", model, "--set", "cgra=none", "--json")
