@@ -180,6 +180,19 @@ def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
     return Dequantised(view, leaf.element, scale, zero, leaf.reach)
 
 
+def _rescaled(value: Value) -> Value:
+    """A dequantised value times, or divided by, a positive number as one of another float32 scale."""
+    part = _single_part(value) if isinstance(value, Real) else None
+    if part is None or part.leaf.shape != value.shape or part.exact() is None:
+        return value
+    with np.errstate(all="ignore"):
+        scale = part.factor(np.float64).astype(np.float32).reshape(())
+    leaf, normal = part.leaf, np.finfo(np.float32)
+    if leaf.element not in BYTES or not normal.tiny <= scale <= normal.max:
+        return value
+    return Dequantised(leaf.view, leaf.element, scale, leaf.zero, leaf.reach)
+
+
 def dequantised_operand(
     importer: Importer,
     node: OnnxNode,
@@ -192,7 +205,7 @@ def dequantised_operand(
 
     Raises `InputError` for real numbers that are not dequantised ones; `weights` are those beside it.
     """
-    value = settled(importer, node, value)
+    value = _rescaled(settled(importer, node, value))
     if not isinstance(value, Dequantised) or value.element not in BYTES or (uniform and not value.uniform):
         one = " with one scale" if uniform else ""
         made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""

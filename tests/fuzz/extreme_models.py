@@ -157,6 +157,14 @@ class Extremes:
         exact = (array.astype(np.int64) - zero) * np.longdouble(scale)
         return Real(name, exact, np.abs(exact).astype(np.float64) * 2.0**-23)
 
+    def scaled(self, x: Real) -> Real:
+        """A real tensor times, or divided by, a positive number."""
+        op, number = self.r.choice(["Mul", "Div"]), self.scale(6)
+        factor = np.longdouble(number) if op == "Mul" else 1 / np.longdouble(number)
+        error = (x.error + np.abs(x.exact) * 2.0**-23) * factor
+        name = self.b.op(op, x.name, self.b.constant(number, np.float32))
+        return Real(name, x.exact * factor, error.astype(np.float64))
+
     def words(self, shape: tuple[int, ...]) -> Real:
         """A dequantised tensor of 32 bits, often at the ends of them."""
         scale, ends = self.scale(), self.rng.choice([MOST, -MOST - 1, MOST - 7, 0, 1], shape)
@@ -239,9 +247,12 @@ def _words(e: Extremes) -> Made:
 
 def _average(e: Extremes) -> Made:
     x = e.leaf((1, 2, e.r.choice([1, 7, 100, 3000]), 5))
+    if e.r.random() < 0.4:
+        x = e.scaled(x)
     exact = x.exact.mean(axis=(2, 3), keepdims=True)
     count = x.exact[0, 0].size
     error = np.abs(x.exact).mean(axis=(2, 3), keepdims=True).astype(np.float64) * (count + 2) * 2.0**-24
+    error = error + x.error.mean(axis=(2, 3), keepdims=True)
     return e.quantised(Real(e.b.op("GlobalAveragePool", x.name), exact, error))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -115,6 +116,23 @@ def test_means_over_any_axes(axes: list[int], keep: int) -> None:
     found, ort = both("ReduceMean", x, (0.05, 0.0037), (128, 100), given, keepdims=keep)
     assert found.shape == ort.shape
     assert np.array_equal(found, ort)
+
+
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+def test_numbers_between_dequantisation_and_average_scale_it(op: str) -> None:
+    # HardSwish of a model in QOperator form ends with a division by 6 that is not quantised.
+    x = drawn(5, (1, 5, 9, 8), "uint8")
+    number = numpy_helper.from_array(np.float32(6), "number")
+    for value, kept in ((number, True), (numpy_helper.from_array(np.float32(-6), "number"), False)):
+        made = model("GlobalAveragePool", x, 0.031, 7, 0.011 if op == "Div" else 0.4, 3, "uint8")
+        made.graph.initializer.append(value)
+        made.graph.node.insert(1, helper.make_node(op, ["a", "number"], ["scaled"]))
+        made.graph.node[2].input[0] = "scaled"
+        if kept:
+            assert np.array_equal(*reference(import_model(made), {"x": x}).values(), executed(made, x))
+        else:
+            with pytest.raises(InputError, match="its input must come from DequantizeLinear"):
+                import_model(made)
 
 
 @pytest.mark.parametrize("include_pad", [False, True])
