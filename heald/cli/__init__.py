@@ -10,13 +10,24 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import click
+try:
+    import click
 
-from heald import __version__
-from heald.cli.messages import shortened
-from heald.cli.streams import STDOUT, leave_streams, open_streams
-from hw.errors import InputError, of_surroundings
-from hw.processes import Ended, asked, install
+    from heald import __version__
+    from heald.cli.messages import shortened
+    from heald.cli.streams import STDOUT, leave_streams, open_streams
+    from hw.errors import InputError, of_surroundings
+    from hw.processes import Ended, asked, install
+
+    #: In the order of the help; each is a module with a `command`.
+    COMMANDS = (
+        *("run", "compare", "compile", "explain", "explore", "tile", "opt", "check", "config", "isa", "csr"),
+        *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
+    )
+    _modules = [importlib.import_module(f"heald.cli.{name}") for name in COMMANDS]
+except KeyboardInterrupt:  # the libraries behind the commands take seconds to import
+    print("heald: interrupted", file=sys.stderr)
+    raise SystemExit(130) from None
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 #: What the exit codes mean, for the help.
@@ -28,17 +39,6 @@ Exit codes:
   70   an error of Heald itself
   129  ended by SIGHUP    130  interrupted (Ctrl-C)
   141  the reader of the output went away    143  ended by SIGTERM"""
-
-#: In the order of the help; each is a module with a `command`.
-COMMANDS = (
-    *("run", "compare", "compile", "explain", "explore", "tile", "opt", "check", "config", "isa", "csr"),
-    *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
-)
-try:
-    _modules = [importlib.import_module(f"heald.cli.{name}") for name in COMMANDS]
-except KeyboardInterrupt:  # the libraries behind the commands take seconds to import
-    click.echo("heald: interrupted", err=True)
-    raise SystemExit(INTERRUPTED) from None
 
 
 @click.group(
