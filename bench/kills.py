@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -27,8 +28,6 @@ MARK = "HEALD_KILLED"
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 #: Seconds that a command may take to tidy up.
 PATIENCE = 20.0
-#: Seconds in which Python starts: a signal ends it at once, which shells tell by the same code.
-STARTING = 2.0
 #: Seconds after a signal in which a command may end well: it had done all when the signal came.
 ENDING = 0.3
 #: Seconds until what has been told to end has ended.
@@ -71,15 +70,22 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
     left_of(mark)
 
 
-def right(code: int, wanted: int, delay: float, later: float | None) -> bool:
-    """Whether an exit code is that of a signal after `delay` seconds, which ended the command `later` ones.
+def handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler of a signal; while Python starts and imports, none has."""
+    found = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    return bool(found and int(found[1], 16) >> (number - 1) & 1)
 
-    Without `later` the command ended before the signal.
+
+def right(code: int, wanted: int, starting: bool, later: float | None) -> bool:
+    """Whether an exit code is that of a signal, which ended the command `later` seconds after it came.
+
+    While it is `starting` the signal itself may end it, which shells tell by the same code. Without `later`
+    the command ended before the signal.
     """
     if later is None:
         return code == 0
     if code == -wanted:
-        return delay < STARTING
+        return starting
     return code == 128 + wanted or (code == 0 and later < ENDING)
 
 
@@ -102,14 +108,16 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                # Python ignores SIGINT where a shell runs this in the background.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+                # Python ignores SIGINT where a shell runs this in the background, `nohup` ignores SIGHUP.
+                preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in SIGNALS] and None,
             )
-            later = None
+            later, starting = None, False
             try:
                 code = process.wait(delay)
                 what = f"ended before {wanted.name} at {delay:.1f} s"
             except subprocess.TimeoutExpired:
+                # What was said was said by the command, which then has its handlers.
+                starting = not os.fstat(said.fileno()).st_size and not handles(process.pid, wanted)
                 process.send_signal(wanted)
                 begin = time.monotonic()
                 try:
@@ -122,7 +130,7 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
             said.seek(0)
             lines = said.read().splitlines()
         faults = []
-        if not right(code, wanted, delay, later):
+        if not right(code, wanted, starting, later):
             faults.append(f"exit code {code}")
         if any("Traceback" in line for line in lines):
             faults.append(f"traceback: {lines[-1]}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.hostile import GONE, Ended
-from bench.kills import one, right, started_with
+from bench.kills import handles, one, right, started_with
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,23 +37,33 @@ def test_only_an_input_without_a_reader_may_end_for_want_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "delay", "later", "expected"),
+    ("code", "starting", "later", "expected"),
     [
-        (143, 10.0, 1.0, True),
-        (130, 10.0, 1.0, False),
-        (-15, 1.0, 0.1, True),
-        (-15, 10.0, 0.1, False),  # no handler
-        (0, 10.0, 0.1, True),
-        (0, 10.0, 5.0, False),  # the signal was lost
-        (0, 10.0, None, True),
-        (1, 10.0, None, False),
-        (143, 10.0, None, False),
+        (143, False, 1.0, True),
+        (130, False, 1.0, False),
+        (-15, True, 0.1, True),
+        (-15, False, 0.1, False),  # no handler, or one that fails
+        (0, False, 0.1, True),
+        (0, False, 5.0, False),  # the signal was lost
+        (0, False, None, True),
+        (1, False, None, False),
+        (143, False, None, False),
     ],
 )
 def test_exit_codes_are_those_of_signals(
-    code: int, delay: float, later: float | None, expected: bool
+    code: int, starting: bool, later: float | None, expected: bool
 ) -> None:
-    assert right(code, signal.SIGTERM, delay, later) == expected
+    assert right(code, signal.SIGTERM, starting, later) == expected
+
+
+def test_handlers_of_a_process_are_seen() -> None:
+    program = "import signal; signal.signal(signal.SIGHUP, print); print(flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = [handles(process.pid, number) for number in (signal.SIGHUP, signal.SIGTERM)]
+        process.kill()
+    assert found == [True, False]
 
 
 def test_a_command_that_does_not_end_is_ended_with_what_it_started(
