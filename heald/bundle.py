@@ -19,6 +19,7 @@ from cosim.session.manifest import FORM, KIND, MACHINE, MANIFEST, Held, held, is
 from cosim.session.network import CompiledModel, Step, checked_model
 from cosim.session.program_files import parse, read_program, write_program
 from cosim.session.program_form import check_steps
+from heald.files import check_directory
 from heald.sources import PROGRAM, GraphSource, from_files
 from hw import processes
 from hw.config import MachineConfig, to_toml
@@ -98,11 +99,11 @@ def check_target(directory: Path) -> None:
         except OSError:
             ours = False
         if not ours:
-            raise InputError(f"{directory}: is no directory of heald compile, so it is not overwritten")
-    elif directory.exists():
-        raise InputError(f"{directory}: must be a directory, it is a file")
-    if not directory.absolute().parent.is_dir():
-        raise InputError(f"{directory}: directory {directory.absolute().parent} does not exist")
+            kept = "it holds other files than those of heald compile, so it is not overwritten"
+            raise InputError(f"{directory}: {kept}: name one in it, as {directory / 'compiled'}")
+    if not (parent := directory.absolute().parent).is_dir():
+        raise InputError(f"{directory}: directory {parent} does not exist: make it first, or name another")
+    check_directory(directory)
 
 
 def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:

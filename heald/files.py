@@ -20,6 +20,8 @@ from pathlib import Path
 from hw.errors import InputError
 from hw.processes import held
 
+#: How messages about directories begin.
+_DIRECTORY = "directory cannot be made or"
 #: Seconds that a named pipe may be without a reader.
 PATIENCE = 10.0
 
@@ -42,7 +44,7 @@ def atomic(path: Path) -> Iterator[Path]:
                 part = Path(name)
                 undo.callback(part.unlink, missing_ok=True)
         except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise _unwritable(path, error) from None
         try:
             yield part
             if through:
@@ -54,7 +56,7 @@ def atomic(path: Path) -> Iterator[Path]:
             part.chmod(0o666 & ~mask)
             part.replace(real)
         except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise _unwritable(path, error) from None
 
 
 def is_special(path: Path) -> bool:
@@ -116,21 +118,26 @@ def write_text(path: Path, text: str) -> None:
 def check_writable(path: Path) -> None:
     """Raise `InputError` when a file of that name cannot be made, before work is done for it."""
     try:
-        if path.is_dir():
-            raise InputError(f"{path}: must be a file, not a directory")
         special = is_special(path)
         folder = path.parent if special else Path(os.path.realpath(path)).parent
         named = folder if path.is_symlink() else path.parent
-        if not folder.is_dir():
-            raise InputError(f"{path}: directory {named} does not exist")
+        found, directory = path.is_dir(), folder.is_dir()
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise _unwritable(path, error) from None
     except ValueError as error:  # a null character
         raise InputError(f"{str(path)!r}: cannot be written: {error}") from None
-    if special and not os.access(path, os.W_OK):
-        raise InputError(f"{path}: cannot be written: {os.strerror(errno.EACCES)}")
-    if not special and not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: directory {named} cannot be written")
+    if found:
+        raise InputError(f"{path}: must be a file, not a directory: name one in it")
+    if not directory:
+        missing = "is a file:" if named.exists() else "does not exist: make it first, or"
+        raise InputError(f"{path}: directory {named} {missing} name another")
+    if not os.access(path if special else folder, os.W_OK):
+        what = "cannot be" if special else f"directory {named} cannot be"
+        raise _unwritable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), what)
+
+
+def _unwritable(path: Path, error: OSError, what: str = "cannot be") -> InputError:
+    return InputError(f"{path}: {what} written: {error.strerror or error}; name another place")
 
 
 def check_directory(path: Path) -> None:
@@ -138,12 +145,12 @@ def check_directory(path: Path) -> None:
     try:
         real, nearest = _place(path)
         if real == nearest and not real.is_dir():
-            raise InputError(f"{path}: must be a directory, not a file")
+            raise InputError(f"{path}: must be a directory, not a file: name another")
         with _part(nearest) as part:
             # Directories that are still to be made are tried where they leave nothing behind.
             (part / real.relative_to(nearest)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: directory cannot be made or written: {error.strerror or error}") from None
+        raise _unwritable(path, error, _DIRECTORY) from None
 
 
 def write_directory(
@@ -167,9 +174,7 @@ def write_directory(
                     if old.name not in names and ours(old.name) and not old.is_dir():
                         old.unlink()
     except OSError as error:
-        raise InputError(
-            f"{target}: directory cannot be made or written: {error.strerror or error}"
-        ) from None
+        raise _unwritable(target, error, _DIRECTORY) from None
     return [target / name for name in names]
 
 

@@ -82,9 +82,11 @@ def call(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else OK
     except InputError as error:
         return _say(str(error), BAD_INPUT)
-    except click.exceptions.NoArgsIsHelpError as error:
+    except click.UsageError as error:
         path = "heald" if error.ctx is None else error.ctx.command_path
-        return _say(f"`{path}` needs a command, which `{path} --help` lists", BAD_INPUT)
+        bare = isinstance(error, click.exceptions.NoArgsIsHelpError)
+        text = f"`{path}` needs a command" if bare else error.format_message().rstrip(".")
+        return _say(f"{text} (`{path} --help` tells more)", BAD_INPUT)
     except click.ClickException as error:
         return _say(error.format_message(), BAD_INPUT)
     except Ended as error:

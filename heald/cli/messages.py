@@ -18,11 +18,8 @@ def shortened(message: str, longest: int = LONGEST) -> str:
     the end, and then the middle of the text: its beginning says where, its last clauses say what to do.
     """
     # Whole megabytes may be quoted.
-    head = (
-        message
-        if len(message) <= 40 * longest
-        else f"{message[: 20 * longest]}{_GAP}{message[-20 * longest :]}"
-    )
+    most = 20 * longest
+    head = message if len(message) <= 2 * most else f"{message[:most]}{_GAP}{message[-most:]}"
     line = " ".join(part.strip() for part in head.splitlines() if part.strip())
     line = "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else repr(c)[1:-1] for c in line)
     words = re.split(r"( )", line)

@@ -137,11 +137,12 @@ def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
     return values
 
 
-def sizes(option: str, text: str, count: int | None) -> tuple[int, ...]:
-    """Whole numbers with an x between them, `count` of them."""
-    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or (count and text.count("x") != count - 1):
-        form = "MxKxN" if count else "N or NxN..."
-        raise InputError(f"{option} must be {form} with whole numbers, not {text!r}")
+def sizes(option: str, text: str, form: str) -> tuple[int, ...]:
+    """Whole numbers with an x between them, as many as `form` has, or any number where it is not letters."""
+    several = form.isalpha() and text.count("x") != form.count("x")
+    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or several:
+        example = re.sub("[A-Z]+", "8", form)
+        raise InputError(f"{option} must be {form} with whole numbers, not {text!r} (for example {example})")
     return tuple(int(size) for size in text.split("x"))
 
 
@@ -149,10 +150,8 @@ def grid_size(text: str | None) -> tuple[int, int] | None:
     """Rows and columns out of `RxC`."""
     if text is None:
         return None
-    rows, sign, cols = text.partition("x")
-    if not sign or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in (rows, cols)):
-        raise InputError(f"--grid must be ROWSxCOLS with whole numbers, not {text!r}")
-    return int(rows), int(cols)
+    rows, cols = sizes("--grid", text, "ROWSxCOLS")
+    return rows, cols
 
 
 def print_json(value: Any) -> None:

@@ -247,8 +247,8 @@ def _about(path: Path | None) -> Iterator[None]:
 
 def _product(options: dict[str, Any]) -> Product:
     """The product that `--matmul` and the options beside it describe."""
-    m, k, n = sizes("--matmul", options["matmul"], 3)
-    batch = sizes("--batch", options["batch"], None) if options["batch"] is not None else ()
+    m, k, n = sizes("--matmul", options["matmul"], "MxKxN")
+    batch = sizes("--batch", options["batch"], "N or NxN...") if options["batch"] is not None else ()
     operands = [options[name] for name in _OPERANDS]
     return Product(*(m, k, n, *operands, batch, batch))
 

@@ -68,7 +68,10 @@ def command(
     """
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")
-    _check_plot(plot)
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
+        check_writable(plot)
     console = stdout(120)
     if matmul is None and hw is None:
         assert problem is not None
@@ -105,13 +108,6 @@ def command(
         _render_machine(made, console)
 
 
-def _check_plot(plot: Path | None) -> None:
-    if plot is not None:
-        if plot.suffix != ".svg":
-            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
-        check_writable(plot)
-
-
 def _progress(done: int, of: int) -> None:
     note(f"cycle model: candidate {done + 1} of {of}")
 
@@ -120,7 +116,7 @@ def _shape(problem: str | None, matmul: str | None, options: dict[str, Any]) -> 
     if matmul is None:
         assert problem is not None
         return shape_of(problem)
-    m, k, n = sizes("--matmul", matmul, 3)
+    m, k, n = sizes("--matmul", matmul, "MxKxN")
     return Product(m, k, n, transposed_a=options["transpose_a"], transposed_b=options["transpose_b"])
 
 

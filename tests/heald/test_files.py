@@ -33,12 +33,15 @@ def test_the_temporary_file_keeps_the_ending_and_the_users_permissions(tmp_path:
 
 
 def test_places_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must be a file, not a directory"):
-        check_writable(tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
-        check_writable(tmp_path / "a" / "b")
-    with pytest.raises(InputError, match="cannot be written: File name too long"):
-        check_writable(tmp_path / ("x" * 300))
+    (tmp_path / "file").touch()
+    for place, text in (
+        (tmp_path, f"^{tmp_path}: must be a file, not a directory: name one in it$"),
+        (tmp_path / "a" / "b", "does not exist: make it first, or name another$"),
+        (tmp_path / "file" / "b", f"directory {tmp_path}/file is a file: name another$"),
+        (tmp_path / ("x" * 300), "cannot be written: File name too long; name another place$"),
+    ):
+        with pytest.raises(InputError, match=text):
+            check_writable(place)
 
 
 def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
