@@ -232,14 +232,14 @@ def load(
     name = values["name"]
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{source}: name must be text that can be printed, not {name!r}")
-    if isinstance(grid := values.get("cgra"), str):
-        values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
-    elif isinstance(grid, Mapping):
+    if isinstance(grid := values.get("cgra"), Mapping):
         values["cgra"] = fabrics.from_values(grid, f"{source}: cgra")
     try:
+        if isinstance(grid, str):
+            values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
         return MachineConfig(**values)
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {'cgra: ' * isinstance(values.get('cgra'), str)}{error}") from None
 
 
 def _found(source: str, text: str | None) -> dict[str, Any]:

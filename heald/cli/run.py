@@ -92,6 +92,8 @@ class _Run:
                 if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                     own = f"{self.source} was compiled for a machine of its own"
                     raise InputError(f"{option} goes with a model: {own}")
+        else:
+            machine(self.options["hw"], self.options["settings"])  # before the compiler is imported
         self.files.check()
         if self.source is not None:
             for name in _SHAPE_OPTIONS:

@@ -205,8 +205,8 @@ class Search:
         self.waiting = self.kept.unfinished()
         self.sampler.note(p.parameters for p in finished)
         self.sampler.note(parameters for _, parameters in self.waiting)
-        target = min(self.trials, len(finished) + len(self.waiting) + self.sampler.left)
-        self.progress = Progress(target, len(finished))
+        begun = len(finished) + len(self.waiting)
+        self.progress = Progress(max(begun, min(self.trials, begun + self.sampler.left)), len(finished))
         try:
             return self._evaluated()
         except ClusterLostError as error:

@@ -145,7 +145,8 @@ class Emit:
         needed = max(warps(program), default=0) + 1
         if needed > config.warps:
             role = WarpRole(needed - 1).title
-            raise InputError(f"warps must be at least {needed}, not {config.warps} ({role} is one)")
+            told = f"warps must be at least {needed}, not {config.warps}: {role} needs one of its own"
+            raise InputError(f"{told} (--set warps={needed})")
         return TileProgram(config, program, program, tiled, labels)
 
 

@@ -111,6 +111,9 @@ def test_every_sampler_finds_every_point_once(prepared: Prepared, name: str) -> 
         assert len(kept.points()) == 7
         searched(kept, prepared, Here(), 100, name, seed=1)
         points = kept.points()
+        # Fewer than there are: the share that is told stays at most all of them.
+        told = searched(kept, prepared, Here(), 7, name)
+        assert (told.known, told.target, told.done) == (POINTS, POINTS, [])
     finally:
         kept.close()
     assert len(points) == len(keys(points)) == POINTS
