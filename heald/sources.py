@@ -14,6 +14,7 @@ from heald import problems
 from heald.problems import Problem
 from hw.errors import InputError
 from sw.compile.refused import OperatorsError
+from sw.frontend.bindings import bindings, bound, check_inputs
 from sw.frontend.model import parsed, read_file, with_fixed_point
 from sw.frontend.protos import tensors
 from sw.frontend.refusal import Refusal
@@ -63,27 +64,34 @@ class OnnxSource:
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What the machine does not execute of it."""
-        from sw.frontend.network import read
+        from sw.frontend.network import read, refusals
 
         with self.named():
-            found = read(self.proto, allow_host=False, place=self.title, hosted={})
-        return tuple(found.refusals)
+            return refusals(read(self.proto, allow_host=False, place=self.title, hosted={}))
 
     def read(self, inputs: Arrays | None, seed: int) -> tuple[OnnxSource, Network, Arrays]:
         """The graph, and where it needs values of inputs, its source with these constants, and the values."""
-        from sw.frontend.bindings import bound
-
+        if inputs:
+            self.check(inputs)
         try:
             return self, self.network(), {}
         except InputError:
-            found = None
-            if inputs is not None:
-                found = bound(self.proto, inputs, seed, lambda proto: replace(self, proto=proto).network())
-            if found is None:
-                # The first message names the reason.
+            if inputs is None:
                 raise
+            found = bound(self.proto, inputs, seed, lambda proto: replace(self, proto=proto).network())
+            if found is None:
+                raise  # the first message names the reason
             source = replace(self, proto=found[0])
             return source, source.network(), found[1]
+
+    def check(self, inputs: Arrays, *, whole: bool = False) -> None:
+        """Raises `InputError` for inputs that the model does not take, with `whole` for missing ones too."""
+        check_inputs(self.proto, inputs, self.title, whole=whole)
+
+    def given(self, inputs: Arrays) -> OnnxSource:
+        """The model with those inputs made constants that the compiler must know, as far as that helps."""
+        made = [replace(self, proto=proto) for proto, _ in bindings(self.proto, inputs)]
+        return min(made, key=lambda source: sum(r.lost for r in source.refusals()))
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:

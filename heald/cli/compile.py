@@ -46,7 +46,7 @@ def command(model: Path, inputs: Path | None, output: Path, json_: bool, **optio
     bundle.check_target(output)
     after = printer(options["print_after"], options["print_after_all"])
     source = model_source(model, options)
-    values = None if inputs is None else read_inputs(inputs)
+    values = None if inputs is None else read_inputs(inputs, source)
     config = machine(options["hw"], options["settings"])
     with shown(note) as say:
         made = session.compile(source, config, inputs=values, after=after, progress=say)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from heald.cli.options import PATH, as_json, changes, known, machine, model_source, print_json, reading
-from hw.errors import InputError
 
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
@@ -32,8 +30,8 @@ def command(
 ) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
-    Nodes that may run once what they read does are told apart. With --hw or --set it is compiled, and what is
-    too much for that machine is told too. The last lines say what moves between machine and host. Exit code 1
+    Nodes that may run once others do are told apart. With --hw or --set it is compiled, and what is too much
+    for that machine is told too. The last lines say what moves between machine and host. Exit code 1
     where a node is refused, which with --allow-host are those alone that the host cannot execute either.
     """
     from heald.cli.run_files import read_inputs
@@ -43,9 +41,7 @@ def command(
     config = machine(hw or "default", settings) if hw is not None or settings else None
     source, allow_host = model_source(model, options | {"allow_host": True}), options["allow_host"]
     if inputs is not None:
-        given = read_inputs(inputs)
-        with contextlib.suppress(InputError):  # what is refused all the same is told below
-            source = source.read(given, 0)[0]
+        source = source.given(read_inputs(inputs, source))
     refusals = source.refusals()
     network, to_do, lost = None, "", any(r.lost for r in refusals)
     if not lost:
@@ -75,13 +71,12 @@ def command(
 
 def _print(refusals: Sequence[Refusal], too_much: Mapping[str, str], to_do: str, refused: bool) -> None:
     """What is refused or left to the host, with what would change it, and how much that is."""
-    waits = "may run on the machine once what it reads does"
-    entries = [(f"{r} ({waits})" if r.follows else str(r), r.remedy) for r in refusals]
+    entries = [(f"{r} (follows from another one)" if r.follows else str(r), r.remedy) for r in refusals]
     entries += [(why if name in why else f"{name}: {why}", to_do) for name, why in too_much.items()]
     for text, remedy in entries:
         click.echo(f"{text}\n    {remedy}" if remedy else text)
     follow, verb = sum(r.follows for r in refusals), "refused" if refused else "left to the host"
-    others = f", {follow} of them only because of what they read" if follow else ""
+    others = f", {follow} of them follow from others" if follow else ""
     machine_ = f", {len(too_much)} of them by this machine" if too_much and refusals else ""
     click.echo(f"{len(entries)} {verb}{others}{machine_}" if entries else "nothing is refused")
 

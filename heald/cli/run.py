@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +17,7 @@ from heald.cli.options import (
     hardware,
     machine,
     memories,
+    model_source,
     note,
     port_options,
     print_json,
@@ -29,7 +27,7 @@ from heald.cli.options import (
     refinement,
     sizes,
 )
-from heald.cli.run_files import Files, read_inputs, write
+from heald.cli.run_files import Files, about, read_inputs, write
 from heald.progress import Progress, shown
 from heald.report.console import stdout
 from hw.errors import InputError
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from heald.run import Run
     from heald.session import Model
 
-#: How a message starts that names a file already.
-_FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means.
 _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b")
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
@@ -108,9 +104,6 @@ class _Run:
             for name, belongs in _REFUSED[kind].items():
                 if self.options[name]:
                     raise InputError(f"--{name.replace('_', '-')} goes with {belongs}, not with {kind}")
-
-    def inputs(self) -> dict[str, np.ndarray] | None:
-        return None if self.files.inputs is None else read_inputs(self.files.inputs)
 
 
 @click.command("run")
@@ -180,12 +173,12 @@ def _ran(asked: _Run, say: Progress) -> Run:
     """What became of it; errors name the file that they are about, and options."""
     ports, seed = port_options(asked.options), asked.options["seed"]
     on = asked.options["device"] or asked.options["sim"]
-    with _about(None):
-        arrays = asked.inputs()
+    with about(None):
+        arrays = None if asked.files.inputs is None else read_inputs(asked.files.inputs)
         made = _compiled(asked, arrays, ports, say)
         if asked.options["compare"]:
             made.check_reference()  # not after minutes
-        with _about(asked.files.inputs or asked.source):
+        with about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
         ports |= {"waves": asked.files.waves, "host_only": asked.options["host_only"]}
         run = made.run(given, on=on, seed=seed, progress=say, **ports)
@@ -209,23 +202,23 @@ def _compiled(
     if asked.kind == "a directory":
         return session.load(str(asked.source))
     config, source = machine(options["hw"], options["settings"]), asked.source
+    found: Any = source
     if source is None:
-        shape = _product(options)
+        found = Problem(shape := _product(options))
         if options["epilogue"] is not None:
             file, name = function_of(options["epilogue"], "an epilogue must be FILE.py:FUNCTION")
             finish = EpilogueSource.read(FunctionText.from_file(file, name))
-            problem = Problem(shape, finish, options["out"])
-        else:
-            problem = Problem(shape)
-            if arrays is not None:
-                _check_operands(shape, arrays, asked.files.inputs)
+            found = Problem(shape, finish, options["out"])
+        elif arrays is not None:
+            _check_operands(shape, arrays, asked.files.inputs)
+    elif asked.kind == "a model":
+        found = model_source(source, options)
+        if arrays is not None:
+            with about(asked.files.inputs):
+                found.check(arrays, whole=True)  # not after minutes
     return session.compile(
-        problem if source is None else source,
+        found,
         config,
-        allow_host=options["allow_host"],
-        dims=options["dim"],
-        dynamic=options["dynamic"],
-        fixed_point=options["fixed_point"],
         refine=options["refine"],
         inputs=arrays or {},
         seed=options["seed"],
@@ -234,17 +227,6 @@ def _compiled(
         progress=say if source is not None else lambda text: None,
         **ports,
     )
-
-
-@contextlib.contextmanager
-def _about(path: Path | None) -> Iterator[None]:
-    """Errors with the file that they are about, unless they name one, and options as they are called here."""
-    try:
-        yield
-    except InputError as error:
-        text = re.sub(r"\b(waves|refine) (must|goes)", r"--\1 \2", str(error))
-        named = path is None or _FILE.match(text) or text.startswith(str(path)) or text.startswith("--")
-        raise InputError(text if named else f"{path}: {text}") from None
 
 
 def _product(options: dict[str, Any]) -> Product:
@@ -259,7 +241,7 @@ def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path 
     """Raise `InputError` unless a file holds A and B as the product takes them."""
     if sorted(arrays) != ["A", "B"]:
         raise InputError(f"{file}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
-    with _about(file):
+    with about(file):
         problem.check(arrays["A"], arrays["B"])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +17,10 @@ from hw.errors import InputError
 
 if TYPE_CHECKING:
     from heald.run import Run
+    from heald.sources import OnnxSource
 
+#: How a message starts that names a file already.
+_FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: How files of waves end.
 WAVES = (".vcd", ".fst")
 
@@ -48,8 +53,19 @@ class Files:
             raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {str(self.waves)!r}")
 
 
-def read_inputs(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name out of an .npz file. Raises `InputError`."""
+@contextlib.contextmanager
+def about(path: Path | None) -> Iterator[None]:
+    """Errors with the file that they are about, unless they name one, and options as they are called here."""
+    try:
+        yield
+    except InputError as error:
+        text = re.sub(r"\b(waves|refine) (must|goes)", r"--\1 \2", str(error))
+        named = path is None or _FILE.match(text) or text.startswith(str(path)) or text.startswith("--")
+        raise InputError(text if named else f"{path}: {text}") from None
+
+
+def read_inputs(path: Path, source: OnnxSource | None = None) -> dict[str, np.ndarray]:
+    """Arrays by name out of an .npz file, which a model takes. Raises `InputError`."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
     if path.is_dir():
@@ -66,6 +82,9 @@ def read_inputs(path: Path) -> dict[str, np.ndarray]:
         # Broken files raise errors of many unrelated types; of Python objects NumPy says to trust them.
         why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
         raise InputError(f"{path}: not a readable .npz file: {why}") from None
+    with about(path):
+        if source is not None:
+            source.check(found)
     return found
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.model import load
 from sw.frontend.protos import typed
-from sw.frontend.sizes import Kind
+from sw.frontend.sizes import check_sizes
+from sw.graph.reference import check_numbers
 
 #: Shape and type of an input; a size may be the name of what decides it.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
@@ -25,8 +26,7 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
     """
     import onnx
 
-    held = {tensor.name for tensor in proto.graph.initializer}
-    types = {v.name: typed(v, "model")[::-1] for v in proto.graph.input if v.name not in held}
+    types = _types(proto, "model")
     inputs = {name: as_typed(name, value, types.get(name)) for name, value in inputs.items()}
     # In the model's order: files of inputs have another.
     names = [name for name in types if name in inputs][1 if inputs.keys() >= types.keys() else 0 :]
@@ -42,6 +42,34 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
         bound.graph.input.extend(kept)
         bound.graph.initializer.extend(onnx.numpy_helper.from_array(inputs[n], n) for n in chosen)
         yield bound, {n: a for n, a in inputs.items() if n not in chosen}
+
+
+def check_inputs(proto: Any, inputs: Mapping[str, np.ndarray], place: str, *, whole: bool = False) -> None:
+    """Raise `InputError` for what is no input of a model, has another shape, or values that do not fit it.
+
+    With `whole`, all inputs must be there and have their types. A model whose sizes are open is called
+    `place`.
+    """
+    check_sizes(proto, place)
+    types = _types(proto, place)
+    for name, value in ((name, np.asarray(value)) for name, value in inputs.items()):
+        if name not in types:
+            raise InputError(
+                f"input {name!r} is not one of the model's inputs ({', '.join(types) or 'none'})"
+            )
+        shape, dtype = types[name]
+        if value.shape != shape or (whole and value.dtype != dtype):
+            found = f"{value.dtype} of {list(value.shape)}"
+            raise InputError(f"input {name!r} must be {dtype} of shape {list(shape)}, not {found}")
+        as_typed(name, value, types[name])
+        check_numbers(name, value, (str(n.op_type) for n in proto.graph.node if name in n.input[:1]))
+    if whole and (missing := [name for name in types if name not in inputs]):
+        raise InputError(f"input {missing[0]!r} is needed and was not given")
+
+
+def _types(proto: Any, place: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    held = {tensor.name for tensor in proto.graph.initializer}
+    return {v.name: typed(v, place)[::-1] for v in proto.graph.input if v.name not in held}
 
 
 def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
@@ -80,8 +108,6 @@ def bound(
         return None
     failed = None
     known = bool(given)
-    if unknown := [name for name in given if name not in inputs]:
-        raise InputError(f"input {unknown[0]!r} is not one of the model's inputs ({', '.join(inputs)})")
     if not given:
         rng, given = np.random.default_rng(seed), {}
         for name, (dtype, shape) in inputs.items():
@@ -91,10 +117,7 @@ def bound(
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     arrays: dict[str, np.ndarray] = {}
     for made, left in bindings(proto, given):
-        if not arrays:
-            # The first time all are left.
-            arrays = left
-            _check_shapes(inputs, arrays)
+        arrays = arrays or left  # the first time all are left
         try:
             reads(made)
             return made, {name: array for name, array in arrays.items() if name not in left}
@@ -104,10 +127,3 @@ def bound(
     if failed is not None:
         raise failed
     return None
-
-
-def _check_shapes(inputs: Mapping[str, Kind], arrays: Mapping[str, np.ndarray]) -> None:
-    for name in [n for n in inputs if n in arrays]:
-        wanted, found = inputs[name][1], arrays[name].shape
-        if wanted != found:
-            raise InputError(f"input {name!r} must be of shape {list(wanted)}, not {list(found)}")

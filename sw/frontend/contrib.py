@@ -93,8 +93,8 @@ def expanded(
         raise node.error(f"operators of domain {domain!r} are not supported, only of '' and {MICROSOFT!r}")
     if domain == MICROSOFT and node.op not in rules:
         raise node.error(
-            f"the operator of domain {MICROSOFT!r} is not supported, docs/operators.md has the {len(rules)} "
-            f"that are; onnxruntime writes standard ones at a lower level of optimisation"
+            f"the operator of domain {MICROSOFT!r} is not supported; docs/operators.md has the {len(rules)} "
+            f"that are"
         )
     rule = rules.get(node.op)
     if rule is None:

@@ -38,11 +38,15 @@ class Folding:
         self.nodes: list[OnnxNode] = []
         self.makers: dict[str, OnnxNode] = {}
         self.alias: dict[str, str] = {}
+        #: By the name of a node its operator in the file, and the If whose branch it is in.
+        self.origins: dict[str, tuple[str, str]] = {}
         #: What follows from constants but was not computed.
         self._fixed: set[str] = set()
         self._kinds: dict[str, Kind | None] = dict(kinds)
 
-    def graph(self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "") -> None:
+    def graph(
+        self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "", inside: str = ""
+    ) -> None:
         """Add the nodes of a graph; in that of a branch, `names` are its own, which have a prefix here."""
         names = names or {}
         for number, proto in enumerate(nodes):
@@ -53,6 +57,7 @@ class Folding:
                 inputs=tuple(self._held(names.get(name, name)) for name in node.inputs),
                 outputs=tuple(names.get(name, name) for name in node.outputs),
             )
+            self.origins[node.name] = (node.op, inside)
             if node.op == "If" and not domain:
                 self._branch(node, names)
                 continue
@@ -124,7 +129,7 @@ class Folding:
     def _branch(self, node: OnnxNode, names: Mapping[str, str]) -> None:
         """Add the branch that an If takes."""
         if node.inputs[0] not in self.constants:
-            reason = f"its condition must follow from constants and shapes, {node.inputs[0]!r} is computed"
+            reason = "its condition must follow from constants and shapes"
             self._add(dataclasses.replace(node, refused=reason))
             return
         taken = "then_branch" if self.constants[node.inputs[0]].all() else "else_branch"
@@ -134,7 +139,7 @@ class Folding:
         inner |= {n: self.fresh(prefix + n) for n in (*made, *(t.name for t in graph.initializer))}
         for tensor in graph.initializer:
             self.constants[inner[tensor.name]] = array(tensor, f"{node.place}: constant {tensor.name!r}")
-        self.graph(graph.node, inner, prefix)
+        self.graph(graph.node, inner, prefix, node.name)
         for outer, value in zip(node.outputs, graph.output, strict=True):
             self.alias[outer] = self._held(inner.get(value.name, value.name))
 

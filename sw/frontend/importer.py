@@ -71,7 +71,8 @@ class Importer:
         read = [self.values.get(name) for name in node.inputs]
         follows = any(isinstance(v, Stored) and v.view.tensor in self.of_host for v in read)
         reason = reason.removeprefix(f"{node.place}: ")
-        self.refusals.append(Refusal(place or node.place, node.name, node.op, reason, follows, lost))
+        place = place or node.place
+        self.refusals.append(Refusal(place, node.name, node.op, reason, follows, lost, node.inputs))
 
     def fresh(self, hint: str) -> str:
         """A name that no tensor has."""

@@ -12,7 +12,16 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.fold import Folding
 from sw.frontend.node import OnnxNode
-from sw.frontend.protos import DEFAULT_DOMAINS, array, first_line, in_order, names, tensors, typed
+from sw.frontend.protos import (
+    DEFAULT_DOMAINS,
+    array,
+    first_line,
+    form,
+    in_order,
+    names,
+    tensors,
+    typed,
+)
 from sw.frontend.sizes import Kind, check_sizes
 
 #: Where a model says that real numbers without an exact form are computed in fixed point.
@@ -29,7 +38,8 @@ class OnnxModel:
 
     Nodes are those of the standard domain that outputs need and that do not follow from constants. `shapes`
     are those of what is averaged, as far as they are known. `fixed_point` says whether real numbers that have
-    no exact form are computed in fixed point.
+    no exact form are computed in fixed point. `form` says how it is quantised (`sw.frontend.protos.form`);
+    `origins` has by the name of a node its operator in the file, and the If whose branch it is in.
     """
 
     name: str
@@ -40,6 +50,8 @@ class OnnxModel:
     outputs: tuple[str, ...]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fixed_point: bool = False
+    form: str = "float"
+    origins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def with_fixed_point(proto: Any) -> Any:
@@ -74,9 +86,19 @@ def read_file(path: Path) -> Any:
 
     try:
         # The file is not trusted: the library raises errors of a dozen unrelated types for broken ones.
-        return onnx.load(str(path))
+        found = onnx.load(str(path))
     except Exception as error:
-        raise InputError(f"{path}: not a valid ONNX model: {first_line(error)}") from None
+        raise InputError(f"{path}: not a valid ONNX model: {_unreadable(error)}") from None
+    if not found.ByteSize():
+        raise InputError(f"{path}: not a valid ONNX model: the file is empty; export or copy it again")
+    return found
+
+
+def _unreadable(error: Exception) -> str:
+    """What is wrong with a file: what the library says, unless that is only that it is no protocol buffer."""
+    if type(error).__name__ == "DecodeError":
+        return "it is of another kind, or cut off; export or copy it again"
+    return first_line(error)
 
 
 def parsed(data: bytes, place: str) -> Any:
@@ -87,7 +109,7 @@ def parsed(data: bytes, place: str) -> Any:
         return onnx.load_model_from_string(data)
     except Exception as error:
         # The parser of protocol buffers has errors of its own.
-        raise InputError(f"{place}: not a valid ONNX model: {first_line(error)}") from None
+        raise InputError(f"{place}: not a valid ONNX model: {_unreadable(error)}") from None
 
 
 def _model(proto: Any, place: str) -> OnnxModel:
@@ -112,7 +134,8 @@ def _model(proto: Any, place: str) -> OnnxModel:
     averaged = {node.inputs[0]: folding.kind(node.inputs[0]) for node in nodes if node.op == "ReduceMean"}
     shapes = {name: kind[1] for name, kind in averaged.items() if kind is not None}
     fixed = any(p.key == _FIXED_POINT for p in proto.metadata_props)
-    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes, fixed)
+    told = (form(graph), folding.origins)
+    return OnnxModel(str(graph.name), opset, inputs, constants, nodes, outputs, shapes, fixed, *told)
 
 
 def valid(proto: Any, place: str) -> Any:

@@ -10,13 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from hw.errors import InputError
+from sw.frontend.advice import advised, may_be_fixed
 from sw.frontend.fold import computed
 from sw.frontend.importer import Handler, Importer, attempt
-from sw.frontend.model import load
+from sw.frontend.model import OnnxModel, load
 from sw.frontend.node import OnnxNode
 from sw.frontend.protos import outer_names
 from sw.frontend.recurrent import RECURRENT
-from sw.frontend.refusal import RefusedError
+from sw.frontend.refusal import Refusal, RefusedError
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.islands import gathered
@@ -47,7 +48,7 @@ def import_model(
     importer = read(source, allow_host=allow_host, place=place, hosted=hosted)
     refused = [r for r in importer.refusals if r.lost or not allow_host]
     if refused:
-        raise RefusedError(refused)
+        raise RefusedError(refusals(importer, refused))
     return network_of(importer, fuse)
 
 
@@ -59,6 +60,19 @@ def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapp
     model = load(source, place)
     for rewrite in REWRITES:
         model = rewrite(model)
+    return _of_model(model, allow_host, hosted)
+
+
+def refusals(importer: Importer, refused: Sequence[Refusal] | None = None) -> tuple[Refusal, ...]:
+    """What is refused of a model, or these of it, with what would change it: fixed point is tried."""
+    fixed = None
+    if may_be_fixed(importer):
+        model = dataclasses.replace(importer.model, fixed_point=True)
+        fixed = _of_model(model, importer.allow_host, importer.wanted)
+    return advised(importer, importer.refusals if refused is None else refused, fixed)
+
+
+def _of_model(model: OnnxModel, allow_host: bool, hosted: Mapping[str, str]) -> Importer:
     if not model.fixed_point:
         return _read(Importer(model, allow_host, hosted))
     tried: list[Importer] = []

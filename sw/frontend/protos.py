@@ -17,6 +17,14 @@ from sw.frontend.sizes import Kind
 MOST_ELEMENTS = 1 << 31
 #: The default domain of ONNX, under both its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
+#: Operators that say how a model is quantised, the first that it has.
+_SIGNS = (
+    (r"DynamicQuantize", "dynamic"),
+    (r"QLinear|QGemm", "qoperator"),
+    (r"QuantizeLinear", "qdq"),
+    (r"DequantizeLinear", "weights"),
+    (r"MatMulInteger|ConvInteger", "dynamic"),
+)
 
 
 def first_line(error: Exception) -> str:
@@ -43,6 +51,25 @@ def _graphs(node: Any) -> Iterator[Any]:
     """The graphs inside of a node."""
     for attribute in node.attribute:
         yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+
+
+def form(graph: Any) -> str:
+    """How a model is quantised: `float` (it is not), `qdq`, `qoperator`, `dynamic`, or `weights` alone."""
+    found = _operators(graph)
+    told = next((f for sign, f in _SIGNS if any(re.match(sign, op) for op in found)), "float")
+    held = {t.name for t in graph.initializer}
+    # Numbers that no node quantised came so.
+    stored = (
+        n
+        for n in graph.node
+        if n.op_type == "DequantizeLinear" and n.input[0] in {v.name for v in graph.input}
+    )
+    return "qdq" if told == "weights" and any(n.input[0] not in held for n in stored) else told
+
+
+def _operators(graph: Any) -> set[str]:
+    inner = (_operators(g) for node in graph.node for g in _graphs(node))
+    return {str(node.op_type) for node in graph.node}.union(*inner)
 
 
 def names(graph: Any) -> set[str]:

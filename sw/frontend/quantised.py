@@ -199,19 +199,17 @@ def dequantised_operand(
     value: Value,
     what: str,
     uniform: bool = False,
-    weights: Value | None = None,
 ) -> Dequantised:
     """An operand of 8 bits, with `uniform` of one scale and zero point.
 
-    Raises `InputError` for real numbers that are not dequantised ones; `weights` are those beside it.
+    Raises `InputError` for real numbers that are not dequantised ones.
     """
+    name = next((f" {n!r}" for n in node.inputs if n and importer.values.get(n) is value), "")
     value = _rescaled(settled(importer, node, value))
     if not isinstance(value, Dequantised) or value.element not in BYTES or (uniform and not value.uniform):
         one = " with one scale" if uniform else ""
         made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
-        quantised = isinstance(weights, Dequantised) and importer.array(weights.view) is not None
-        more = "; --dynamic quantises it at run time" if quantised and isinstance(value, Stored) else ""
-        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8{one}{made}{more}")
+        raise node.error(f"{what}{name} must come from DequantizeLinear of int8 or uint8{one}{made}")
     return value
 
 

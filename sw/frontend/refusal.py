@@ -9,29 +9,19 @@ from dataclasses import dataclass
 
 from hw.errors import InputError
 
-#: What would change a reason, by what it says; the first that fits, beside `--allow-host`.
-_REMEDIES = (
-    (r"must be int8 or uint8 or int32", ""),
-    (r"opset", "convert the model to a newer opset (onnx.version_converter)"),
-    (
-        r"shape of its result|its condition",
-        "give the inputs that decide it when it is compiled (--inputs)",
-    ),
-    (r"(scale|zero point) must be a constant", "quantise statically (onnxruntime's quantize_static)"),
-    (r"int16|int4|float16|float8", "quantise to int8 or uint8"),
-    (r"blocks", "quantise by tensor or by channel"),
-    (r"DequantizeLinear|QuantizeLinear|float32|real numbers", "quantise it too (quantize_static, QDQ)"),
-)
-#: Characters of the first refusal where there are others, and of one alone with what to do.
-_FIRST, _MOST = 130, 270
+#: Characters of the first refusal at least, and of all; the name of the model comes before.
+_LEAST, _MOST = 70, 245
+#: A word that is longer, as names may be, loses its middle in one line.
+_LONG = r"\S{49,}"
 
 
 @dataclass(frozen=True)
 class Refusal:
     """A node, or an output, that the machine does not execute.
 
-    `follows`: what it reads is real numbers of the host, so another refusal may be the cause. `lost`: the
-    host cannot execute it either.
+    `follows`: another refusal may be the cause, as what it reads is real numbers of the host, or as it only
+    decides what that one needs. `lost`: the host cannot execute it either. `inputs` are the tensors that it
+    reads, `advice` is what would change it, the best first, beside `--allow-host` (`sw.frontend.advice`).
     """
 
     place: str
@@ -40,13 +30,21 @@ class Refusal:
     reason: str
     follows: bool = False
     lost: bool = False
+    inputs: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def remedy(self) -> str:
         """What would change it."""
-        found = next((text for pattern, text in _REMEDIES if re.search(pattern, self.reason)), "")
-        host = "" if self.lost else "--allow-host leaves it to the host"
-        return ", or ".join(filter(None, (found, host)))
+        return self._remedy(self.advice)
+
+    @property
+    def best(self) -> str:
+        """What would change it, without what else may."""
+        return self._remedy(self.advice[:1])
+
+    def _remedy(self, advice: Sequence[str]) -> str:
+        return ", or ".join((*advice, *([] if self.lost else ["--allow-host leaves it to the host"])))
 
     def as_dict(self) -> dict[str, str | bool]:
         """The JSON of `heald explain`."""
@@ -71,20 +69,23 @@ class RefusedError(InputError):
 
 
 def _cut(text: str, most: int) -> str:
+    text = re.sub(_LONG, lambda word: f"{word[0][:30]}...{word[0][-15:]}", text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def summary(refusals: Sequence[Refusal]) -> str:
     """The first refusal, how many others there are of what kinds, and what to do."""
-    causes = [r for r in refusals if r.lost] or [r for r in refusals if not r.follows] or list(refusals)
+    lost = [r for r in refusals if r.lost] or list(refusals)
+    causes = [r for r in lost if not r.follows] or lost
     first, others = causes[0], Counter(r.op for r in causes[1:])
+    remedy = f"; {first.best}" if first.best else ""
     if not others:
         # What to do stays whole.
-        remedy = f"; {first.remedy}" if first.remedy else ""
-        return _cut(str(first), _MOST - len(remedy)) + remedy
-    text = _cut(str(first), _FIRST)
+        return _cut(str(first), max(_LEAST, _MOST - len(remedy))) + remedy
     kinds = [f"{count} {op}" for op, count in others.most_common(3)]
     count = f"{others.total()} more are" if others.total() > 1 else "1 more is"
-    more = f"{count} refused: {', '.join(kinds)}{', ...' * (len(others) > 3)}"
-    remedy = f"; {first.remedy.replace('leaves it', 'leaves them')}" if first.remedy else ""
-    return f"{text}; {more} (heald explain lists all){remedy}"
+    more = f"; {count} refused: {', '.join(kinds)}{', ...' * (len(others) > 3)} (heald explain lists all)"
+    if len(more) + len(remedy) > _MOST - _LEAST:
+        more = f"; {others.total()} more, see heald explain"
+    rest = more + remedy.replace("leaves it", "leaves them")
+    return _cut(str(first), max(_LEAST, _MOST - len(rest))) + rest

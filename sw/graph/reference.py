@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -53,9 +53,19 @@ def check_inputs(network: Network, inputs: Mapping[str, np.ndarray]) -> None:
                 f"input {name!r} must be {tensor.element} of shape {list(tensor.shape)}, "
                 f"not {array.dtype} of {list(array.shape)}"
             )
+        readers = (o.op for o in network.operators if any(v.tensor == name for v in o.inputs[:1]))
+        check_numbers(name, array, readers)
     for name in network.inputs:
         if name not in inputs:
             raise InputError(f"input {name!r} is needed and was not given")
+
+
+def check_numbers(name: str, array: np.ndarray, readers: Iterable[str]) -> None:
+    """Raise `InputError` for an input with NaN that one of these operators quantises."""
+    if array.dtype.kind != "f" or not any(op.endswith("QuantizeLinear") for op in readers):
+        return
+    for place in np.argwhere(np.isnan(array))[:1].tolist():
+        raise InputError(f"input {name!r} must hold numbers, not NaN, as at {place}: it is quantised")
 
 
 def random_inputs(network: Network, rng: np.random.Generator) -> dict[str, np.ndarray]:

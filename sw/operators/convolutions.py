@@ -173,7 +173,7 @@ def _inside(axis: Axis) -> np.ndarray:
 @imports("Conv")
 def _conv(importer: Importer, node: OnnxNode) -> Value:
     kernel = importer.value(node, 1)
-    x = dequantised_operand(importer, node, importer.value(node, 0), "the images", weights=kernel)
+    x = dequantised_operand(importer, node, importer.value(node, 0), "the images")
     w = dequantised_operand(importer, node, kernel, "the weights")
     if not x.uniform:
         raise node.error("the images must have one scale and one zero point")

@@ -32,7 +32,7 @@ def _dynamic(importer: Importer, node: OnnxNode) -> list[Value]:
     if not isinstance(value, Stored) or value.view.tensor not in importer.model.inputs:
         real = float_view(importer, node, value)
         if real is None:
-            raise node.error("its input is computed in float32 on the host; static quantisation avoids that")
+            raise node.error(f"its input {node.inputs[0]!r} is computed in float32 on the host")
         return _on_machine(importer, node, real)
     if value.element != "float32":
         raise node.error("its input must be float32; QuantizeLinear of a fixed scale keeps it on the machine")

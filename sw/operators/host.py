@@ -66,7 +66,7 @@ def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Qua
     """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
     edge = value.view.tensor in importer.model.inputs
     if not edge:
-        importer.refuse(node, reason := "its input is computed in float32 on the host")
+        importer.refuse(node, reason := f"its input {node.inputs[0]!r} is computed in float32 on the host")
     if edge and grid.uniform:
         low, high = LIMITS[grid.element]
         zero, scale = int(grid.zero.item()), float(grid.scale.item())

@@ -222,8 +222,8 @@ def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Valu
 
     Sums that 32 bits do not hold are the sum of several.
     """
-    left = dequantised_operand(importer, node, a, "A", weights=b)
-    right = dequantised_operand(importer, node, b, "B", weights=a)
+    left = dequantised_operand(importer, node, a, "A")
+    right = dequantised_operand(importer, node, b, "B")
     vectors = len(left.shape) == 1 or len(right.shape) == 1
     if vectors and not (left.uniform and right.uniform):
         raise node.error("vectors must have one scale and one zero point")

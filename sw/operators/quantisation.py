@@ -28,8 +28,9 @@ def parameters(
         raise node.error("a scale is needed")
     if scale.dtype != np.float32:
         raise node.error(f"the scale must be float32, not {scale.dtype}")
-    if not np.all(np.isfinite(scale)) or np.any(scale <= 0):
-        raise node.error("scales must be positive numbers")
+    wrong = scale[~np.isfinite(scale) | (scale <= 0)]
+    if wrong.size:
+        raise node.error(f"scales must be positive numbers, not {wrong.flat[0]} as in {node.inputs[1]!r}")
     if int(node.attributes.get("block_size", 0) or 0):
         raise node.error("scales of blocks are not supported, only of tensors and axes")
     kind = int(node.attributes.get("output_dtype", 0) or 0)
@@ -122,7 +123,7 @@ def _cast(importer: Importer, node: OnnxNode) -> Value:
         bits = apply("and", Argument(0), WORD) if found == "float32" else Argument(0)
         return importer.elementwise(node, apply("ne", bits, 0), [value.view], value.shape, to)
     if not {found, to} <= {*LIMITS, "uint32", "bool"}:
-        raise node.error(f"a cast from {found} to {to} is not supported; --allow-host leaves it to the host")
+        raise node.error(f"a cast from {found} to {to} is not supported")
     importer.check_movable(node, value.view)
     return importer.elementwise(node, wrapped(Argument(0), to), [value.view], value.shape, to)
 

@@ -18,7 +18,6 @@ from sw.operators.registry import imports
 from sw.operators.shapes import check_size, moved, places_of
 from sw.operators.transposed import transposed
 
-_HOST = "--allow-host leaves it to the host"
 #: Which pixel a place between two is, by nearest_mode; "simple" is that of opset 10 and before.
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
@@ -41,7 +40,7 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
     if mode == "linear":
         return _linear(importer, node, value, scales, _places(node, old))
     if mode != "nearest":
-        raise node.error(f"mode must be nearest or linear, not {mode}; {_HOST}")
+        raise node.error(f"mode must be nearest or linear, not {mode}")
     lines = [_pixels(node, old, *axis) for axis in zip(value.shape, sizes, scales, strict=True)]
     try:
         return moved(importer, node, value, places_of(value)[np.ix_(*lines)])
@@ -111,7 +110,7 @@ def _pixels(node: OnnxNode, old: bool, before: int, after: int, factor: float) -
         case "tf_half_pixel_for_nn":
             place = (x + half) / scale
         case _:
-            raise node.error(f"coordinate_transformation_mode {mode} is not supported; {_HOST}")
+            raise node.error(f"coordinate_transformation_mode {mode} is not supported")
     # Opset 10 and before: the pixel before, when shrinking the one behind.
     default = "round_prefer_floor" if not old else "floor" if factor >= 1 else "ceil"
     found = _NEAREST[node.attributes.get("nearest_mode", default)](place)
@@ -123,12 +122,12 @@ def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[floa
     x = dequantised_operand(importer, node, value, "its input", uniform=True)
     if len(factors) not in (3, 4) or factors[:2] != [1, 1] or any(f != int(f) for f in factors):
         found = ", ".join(f"{f:g}" for f in factors)
-        raise node.error(f"linear factors must be whole, and 1 for images and channels, not {found}; {_HOST}")
+        raise node.error(f"linear factors must be whole, and 1 for images and channels, not {found}")
     strides = [int(f) for f in factors[2:]]
     lines = [_spread(node, mode, stride) for stride in strides]
     weights = functools.reduce(np.multiply.outer, [numerators for numerators, _, _ in lines])
     if weights.max() > np.iinfo(np.uint8).max:
-        raise node.error(f"linear factors must be at most 8, not {max(strides)}; {_HOST}")
+        raise node.error(f"linear factors must be at most 8, not {max(strides)}")
     # The pixels at the edges go on outside.
     padding = [(0, 0), (0, 0), *((1, 1) if stride > 1 else (0, 0) for stride in strides)]
     edges = moved(importer, node, x, np.pad(places_of(x), padding, "edge"))
@@ -150,7 +149,7 @@ def _spread(node: OnnxNode, mode: str, factor: int) -> tuple[np.ndarray, int, in
     if factor == 1:
         return np.ones(1, np.int64), 1, 0
     if mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric"):
-        raise node.error(f"coordinate_transformation_mode {mode} is not supported for linear; {_HOST}")
+        raise node.error(f"coordinate_transformation_mode {mode} is not supported for linear")
     if mode == "asymmetric" or factor % 2:
         rising = np.arange(1, factor + 1)
         start = factor - 1 if mode == "asymmetric" else (factor - 1) // 2

@@ -124,7 +124,7 @@ def test_what_has_no_range_is_told() -> None:
     x = np.zeros((4, 9), np.float32)
     for wrong in ([np.inf], [np.nan], [3e38, -3e38]):
         x.flat[: len(wrong)] = wrong
-        with pytest.raises(InputError, match=r"n0.*values to quantise must be finite"):
+        with pytest.raises(InputError, match=r"must be finite|'x0' must hold numbers, not NaN"):
             run(network, {"x0": x})
 
 
@@ -171,7 +171,7 @@ def test_what_a_function_of_the_host_makes_is_quantised_there() -> None:
     b = Builder(3)
     y = product(b, b.op("Softplus", product(b, b.input((5, 9), "float32"), 9, 4)), 4, 3)
     made = b.model(y)
-    with pytest.raises(InputError, match=r"DynamicQuantizeLinear\): its input is computed in float32"):
+    with pytest.raises(InputError, match=r"DynamicQuantizeLinear\): its input 't5_0' is computed in float32"):
         import_model(made)
     network = import_model(made, allow_host=True)
     assert [o.edge for o in network.operators if o.op == "Softplus" and isinstance(o, HostOperator)] == [

@@ -103,7 +103,7 @@ def _quotient(importer: Importer, node: OnnxNode) -> Value:
     """Quotients and remainders of 8 bits by one number: a table."""
     operand, by = importer.stored(node, 0, ("int8", "uint8")), importer.fixed(node, 1, "the divisor")
     if by is None or by.size != 1 or not by.item():
-        raise node.error("the divisor must be one number other than 0; --allow-host leaves it to the host")
+        raise node.error(f"the divisor {node.optional(1)!r} must be one number other than 0")
     low, high = LIMITS[operand.element]
     x, divisor = np.arange(low, high + 1), int(by.item())
     towards_zero = np.fix(x / divisor).astype(np.int64)

@@ -34,6 +34,7 @@ _NO_RANGE = (
     "fixed point needs a range, and the range or the error of its result has no limit; QuantizeLinear and "
     "DequantizeLinear before it give one"
 )
+_GREATEST = float(np.finfo(np.float32).max)
 #: Operands of what is added at once.
 _TOGETHER = 4
 #: Words of 32 bits keep so many, and a rounding is half of the last one.
@@ -72,6 +73,9 @@ def in_steps(importer: Importer, node: OnnxNode, steps: Steps, x: View) -> tuple
 
 def _constant(importer: Importer, node: OnnxNode, value: Constant) -> FixedPoint:
     known = bound(value)
+    if not np.all(np.isfinite(value.array)):
+        wrong = value.array[~np.isfinite(value.array)].flat[0]
+        raise node.error(f"a constant must be numbers in fixed point, not {wrong}")
     words = np.rint(value.array.astype(np.float64) * 2.0**known.bits).astype(np.int32)
     view = importer.constant(words, f"{node.outputs[0]}.number")
     return _stated(view, Bound(known.low, known.high, _HALF * 2.0**-known.bits), known.bits)
@@ -95,11 +99,19 @@ def number(
     hint: str = "fixed",
 ) -> FixedPoint:
     """A new tensor in fixed point: an expression with so many fractional bits, and what it may be."""
-    if not math.isfinite(known.reach) or not math.isfinite(known.error):
-        raise node.error(_NO_RANGE)
+    _check_range(node, known)
     view = importer.elementwise(node, value, operands, shape, "int32", f"{node.outputs[0]}.{hint}").view
     importer.accuracy[view.tensor] = Accuracy(node.place, known.low, known.high, known.error, bits)
     return _stated(view, known, bits)
+
+
+def _check_range(node: OnnxNode, known: Bound) -> None:
+    if not math.isfinite(known.reach) or not math.isfinite(known.error):
+        raise node.error(_NO_RANGE)
+    if known.reach > _GREATEST:
+        raise node.error(
+            f"it may reach {known.reach:.3g}, beyond numbers of 32 bits; smaller scales are needed"
+        )
 
 
 def bits_of(x: Dequantised) -> int:
@@ -127,9 +139,11 @@ def _made(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
         case "Mul" if not any(isinstance(x, Constant) for x in inputs):
             a, b = (fixed(importer, node, x) for x in inputs)
             return times(importer, node, a, b, shape)
+        case "Div" if isinstance(inputs[1], Constant) and not np.all(inputs[1].array):
+            raise node.error(f"the divisor {node.inputs[1]!r} must not be 0")
         case "Div" if not isinstance(inputs[1], Constant):
-            inverse = to_power(importer, node, fixed(importer, node, inputs[1]), -1)
-            return again("Mul", inputs[0], inverse)
+            by = f"the divisor {node.inputs[1]!r}" if node.op == "Div" else "its operand"
+            return again("Mul", inputs[0], to_power(importer, node, fixed(importer, node, inputs[1]), -1, by))
         case "Mul" | "Div":
             return again(
                 value.op, *(x if isinstance(x, Constant) else fixed(importer, node, x) for x in inputs)
@@ -207,7 +221,8 @@ def _sum(importer: Importer, node: OnnxNode, value: Reals) -> FixedPoint:
     total, known = affine(value), bound(value)
     assert total is not None
     parts = total.parts
-    if not math.isfinite(known.reach):
+    _check_range(node, known)
+    if not all(np.isfinite(p.factor(np.float64)).all() for p in parts):
         raise node.error(_NO_RANGE)
     bits = known.bits
     # Each part is rounded, and so is the constant.
@@ -278,6 +293,8 @@ def _choice(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
         if isinstance(part, FixedPoint):
             operands.append(in_fixed_point(to, _parts(part), np.zeros(()), bits))
         else:
+            if np.isnan(part.array).any():
+                raise node.error("a constant must be numbers in fixed point, not NaN")
             words = np.clip(np.rint(part.array.astype(np.float64) * 2.0**bits), -(1 << 31), (1 << 31) - 1)
             operands.append(to.numbers(words.astype(np.int64), "number"))
     if condition:
@@ -311,17 +328,18 @@ def aligned(importer: Importer, node: OnnxNode, parts: Sequence[FixedPoint]) -> 
     return found
 
 
-def to_power(importer: Importer, node: OnnxNode, x: FixedPoint, p: float | None) -> FixedPoint:
-    """A power (-1, -1/2, 1/2) of numbers that are all positive, or negative for -1."""
+def to_power(
+    importer: Importer, node: OnnxNode, x: FixedPoint, p: float | None, what: str = "its operand"
+) -> FixedPoint:
+    """A power (-1, -1/2, 1/2) of numbers, called `what`, that are all positive, or negative for -1."""
     assert p is not None
     if p == -1 and x.high < 0:
         minus = _sum(importer, node, Real("Neg", (x,), x.shape, node))
-        return _sum(importer, node, Real("Neg", (to_power(importer, node, minus, p),), x.shape, node))
+        return _sum(importer, node, Real("Neg", (to_power(importer, node, minus, p, what),), x.shape, node))
     least = x.low - x.error
     if least * 2.0 ** bits_of(x) < 1:
         raise node.error(
-            f"fixed point needs an operand that is greater than 0, it may be {x.low:.4g}, and its error is "
-            f"{x.error:.2g}"
+            f"{what} must be above 0 in fixed point: it may be {x.low:.4g}, and its error is {x.error:.2g}"
         )
     low, high = sorted((least**p, (x.high + x.error) ** p))
     slope = abs(p) * least ** (p - 1)

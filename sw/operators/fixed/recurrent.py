@@ -77,10 +77,7 @@ def _start(importer: Importer, node: OnnxNode, index: int) -> float:
         return 0.0
     value = importer.value(node, index)
     if not isinstance(value, Constant | Dequantised | Real) or not math.isfinite(bound(value).reach):
-        raise node.error(
-            f"the range of its first state {node.inputs[index]!r} is not known; QuantizeLinear and "
-            f"DequantizeLinear before it give one"
-        )
+        raise node.error(f"the range of its first state is not known ({node.inputs[index]!r})")
     return bound(value).reach
 
 
@@ -107,4 +104,4 @@ def _too_great(importer: Importer, node: OnnxNode, value: FixedPoint, error: flo
 
 def refused(node: OnnxNode) -> InputError:
     """Why a layer is not for the machine where fixed point is not asked for."""
-    return node.error("its gates are real numbers, which the machine has in fixed point only (--fixed-point)")
+    return node.error("its gates are real numbers, which need --fixed-point")

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from heald.session import compile
 from heald.testing.models import Builder
 from hw.errors import InputError
-from sw.frontend.bindings import bound
+from sw.frontend.bindings import bound, check_inputs
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
@@ -190,7 +190,10 @@ def test_values_that_a_constant_does_not_take_are_refused() -> None:
     }
     for values, text in (
         ({"scale": 0.5, "zero": 300}, r"^input 'zero' must be uint8; its values do not fit$"),
-        ({"scale": [0.5, 1], "zero": 3}, r"^input 'scale' must be of shape \[\], not \[2\]$"),
+        (
+            {"scale": [0.5, 1], "zero": 3},
+            r"^input 'scale' must be float32 of shape \[\], not float64 of \[2\]$",
+        ),
     ):
         with pytest.raises(InputError, match=text):
             compile(model, TEST, inputs=values)
@@ -387,7 +390,7 @@ def test_what_is_refused_with_the_inputs_that_decide_is_told_and_not_that_they_a
     with pytest.raises(InputError, match="exp"):
         bound(model, rate, 0, import_model)
     with pytest.raises(InputError, match=r"^input 'rat' is not one of the model's inputs \(x, rate\)$"):
-        bound(model, {"rat": rate["rate"]}, 0, import_model)
+        check_inputs(model, {"rat": rate["rate"]}, "model")
     made = bound(model, rate, 0, lambda proto: import_model(proto, allow_host=True))
     assert made is not None
     assert list(made[1]) == ["rate"]
