@@ -30,7 +30,8 @@ LINT_OFF = {
     "DECLFILENAME": "all modules are in one file",
 }
 
-#: A memory word that is initialised with zero; contents at power-up are not part of the contract.
+#: First contents of a memory, and a word of zeros in them, which is not part of the contract.
+_INITIAL = re.compile(r"^( *)initial begin\n(.*?)^\1end\n", re.MULTILINE | re.DOTALL)
 _ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
 #: An escaped name with indices in it, and an index.
 _ELEMENT, _INDEX = re.compile(r"\\\S*\[\S*(?=\s)"), re.compile(r"\[(\d+)\]")
@@ -39,7 +40,6 @@ _DECLARED = re.compile(r"^( *)reg ((?:\[\d+:\d+\] )?)(\S+) +?= (.*);$", re.MULTI
 _UNTRIGGERED = re.compile(r"^( *)always @\*\n +(\S.*;)$", re.MULTILINE)
 _TRIGGER = re.compile(r"if \((\\\$auto\$verilog_backend\S+ )\) begin end")
 _MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
-_EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
 def verilog(config: MachineConfig, *, trace: bool = True) -> str:
@@ -55,7 +55,13 @@ def verilog(config: MachineConfig, *, trace: bool = True) -> str:
 
 def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:
     """Verilog text of a top with a machine in it; its head says which, and what linters may pass over."""
-    return _header(config) + _EMPTY_INITIAL.sub("", _ZERO_WORD.sub("", converted(top, name)))
+    return _header(config) + _INITIAL.sub(_without_zeros, converted(top, name))
+
+
+def _without_zeros(initial: re.Match[str]) -> str:
+    """First contents without the words that are zero; nothing if none are left."""
+    words = _ZERO_WORD.sub("", initial[2])
+    return f"{initial[1]}initial begin\n{words}{initial[1]}end\n" if words else ""
 
 
 def converted(top: Elaboratable, name: str) -> str:

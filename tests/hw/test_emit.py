@@ -8,11 +8,12 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import data
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.emit import converted, interrupts_kept
+from hw.config import load
+from hw.emit import converted, interrupts_kept, of_machine
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +91,32 @@ def test_elements_of_arrays_are_not_named_as_bits_are() -> None:
     text = converted(Sum(), "sum")
     assert {"values", "values.0", "values.1", "values.2"} <= set(re.findall(r"wire .*?([\w.]+) ?;", text))
     assert re.search(r"assign \\values\.1 += values\[15:8\];", text)
+
+
+class Flags(Component):
+    """Bits that are set and cleared one by one, and a memory whose first contents are partly zero."""
+
+    def __init__(self) -> None:
+        super().__init__({"set": In(2), "clear": In(2), "flags": Out(2), "address": In(2), "word": Out(8)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        kept = Signal(2)
+        for i in range(2):
+            with m.If(self.clear[i]):
+                m.d.sync += kept[i].eq(0)
+            with m.Elif(self.set[i]):
+                m.d.sync += kept[i].eq(1)
+        m.submodules.words = words = memory.Memory(shape=8, depth=4, init=[0, 7, 0, 9])
+        read = words.read_port(domain="comb")
+        m.d.comb += [self.flags.eq(kept), read.addr.eq(self.address), self.word.eq(read.data)]
+        return m
+
+
+def test_zeros_are_left_out_of_the_first_contents_of_memories_only() -> None:
+    whole, text = converted(Flags(), "flags"), of_machine(Flags(), "flags", load("test"))
+    assert "[1] = 1'h0;" in text
+    assert text.count("= 1'h0;") == whole.count("= 1'h0;")
+    assert [line for line in whole.splitlines() if line not in text.splitlines()] == [
+        f"    words[{i}] = 8'h00;" for i in (0, 2)
+    ]
