@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LUT_RAM = 16
 #: LUT RAMs of 16 words of 4 bits that Yosys takes rather than a block RAM, but no more.
 WORTH = 32
+#: Copies of the registers of all warps: four operands and the predicate are read at once.
+READERS = 5
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,7 @@ class Part:
 
 def parts(config: MachineConfig) -> tuple[Part, ...]:
     """All parts of a machine."""
-    made = [
-        Part(kind, 0, config.warps if kind in _OF_WARPS else 1, features(config))
-        for kind, features in _SINGLE.items()
-    ]
+    made = [Part(kind, 0, 1, features(config)) for kind, features in _SINGLE.items()]
     grid = config.cgra
     if grid is not None:
         control = {"one": 1, "pes": grid.size, "contexts": (grid.contexts - 1).bit_length()}
@@ -69,11 +68,15 @@ def parts(config: MachineConfig) -> tuple[Part, ...]:
 
 
 def _sequencer(c: MachineConfig) -> dict[str, float]:
+    words = c.warps << (c.registers - 1).bit_length()
     return {
         "one": 1,
+        "warps": c.warps,
+        "period": c.derived.period,
         "loops": c.loop_depth,
         "channels": c.channels,
-        "register_words": 4 * _lut_rams(c.registers),
+        "block_rams": READERS * memory_blocks(words, 32),
+        "lut_rams": READERS * lut_blocks(words, 32),
     }
 
 
@@ -82,7 +85,6 @@ def _issue(c: MachineConfig) -> dict[str, float]:
     few = c.queue_depth <= 2
     return {
         "one": 1,
-        "warps": c.warps,
         "registers": c.queue_depth * few,
         "chosen": c.queue_depth == 2,
         "stored": 0 if few else _lut_rams(c.queue_depth),
@@ -94,7 +96,6 @@ def _channels(c: MachineConfig) -> dict[str, float]:
         "one": 1,
         "channels": c.channels,
         "counters": c.channels * c.channel_depth.bit_length(),
-        "crossings": c.channels * c.warps,
     }
 
 
@@ -172,8 +173,9 @@ def _buffer(shape: BufferShape, *, words: bool) -> dict[str, float]:
 def _program(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
-        "block_rams": memory_blocks(c.imem_words, isa.STORED_BITS, readers=2),
-        "lut_rams": lut_blocks(c.imem_words, isa.STORED_BITS),
+        "block_rams": memory_blocks(c.warps * c.imem_words, isa.STORED_BITS),
+        "lut_rams": lut_blocks(c.warps * c.imem_words, isa.STORED_BITS),
+        "chosen": isa.STORED_BITS * (_blocks(c.warps * c.imem_words, isa.STORED_BITS)[1] - 1),
     }
 
 
@@ -203,8 +205,8 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,
         # Of an entry that only leads from links to links, one word is left: no operands, no constants.
-        "block_rams": (shape.words if kind.units or kind.registers else 1) * _blocks(grid.contexts, 32)
-        + _blocks(kind.table_words, 32),
+        "block_rams": (shape.words if kind.units or kind.registers else 1) * _blocks(grid.contexts, 32)[0]
+        + _blocks(kind.table_words, 32)[0],
         "operands": operands,
         "others": others,
         "predicates": len(shape.sources["p"]),
@@ -224,22 +226,19 @@ def _lut_rams(words: int) -> int:
     return -(-words // LUT_RAM)
 
 
-def memory_blocks(depth: int, width: int, readers: int = 1) -> int:
-    """Block RAMs of 18 Kbit that a memory takes; 0 where it is LUT RAM.
-
-    With two readers, one of which shares its address with the writer, words are of at most 18 bits.
-    """
+def memory_blocks(depth: int, width: int) -> int:
+    """Block RAMs of 18 Kbit that a memory takes; 0 where it is LUT RAM."""
     if not depth:
         return 0
-    blocks = _blocks(depth, width, readers)
+    blocks, _ = _blocks(depth, width)
     return blocks if blocks * WORTH <= _lut_rams(depth) * -(-width // 4) else 0
 
 
-def _blocks(depth: int, width: int, readers: int = 1) -> int:
-    """Block RAMs of a memory that is one in any case."""
+def _blocks(depth: int, width: int) -> tuple[int, int]:
+    """Block RAMs of a memory that is one in any case, and how many of them lie behind each other."""
     # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
-    shapes = [(512, 36)] * (readers == 1) + [(1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
-    return min(-(-depth // d) * -(-width // w) for d, w in shapes)
+    shapes = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
+    return min((-(-depth // d) * -(-width // w), -(-depth // d)) for d, w in shapes)
 
 
 def lut_blocks(depth: int, width: int) -> float:
@@ -266,9 +265,6 @@ _SINGLE: dict[str, Callable[[MachineConfig], dict[str, float]]] = {
     "buffer_b": lambda c: _buffer(c.derived.buffer_b, words=False),
     "scratchpad": lambda c: _buffer(c.derived.scratch, words=c.cgra is not None),
 }
-#: Those of them that every warp has.
-_OF_WARPS = ("sequencer", "program")
-
 
 #: Name of the top module of a part.
 TOP = "part"
@@ -283,7 +279,8 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     from hw.rtl.core.channels import Channels
     from hw.rtl.core.host import Host
     from hw.rtl.core.issue import Issue
-    from hw.rtl.core.sequencer import ProgramMemory, Sequencer
+    from hw.rtl.core.program import ProgramMemory
+    from hw.rtl.core.sequencer import Sequencer
     from hw.rtl.gemm import Gemm
     from hw.rtl.memory.accumulator import Accumulator
     from hw.rtl.memory.buffer import BankedBuffer
@@ -295,7 +292,7 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
         return Loader(config, kind)
     makers: dict[str, Callable[[], Component]] = {
         "sequencer": lambda: Sequencer(config),
-        "program": lambda: ProgramMemory(config.imem_words),
+        "program": lambda: ProgramMemory(config),
         "issue": lambda: Issue(config),
         "channels": lambda: Channels(config),
         "host": lambda: Host(config),

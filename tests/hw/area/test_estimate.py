@@ -33,9 +33,8 @@ def test_every_component_is_a_part_of_the_machine(name: str) -> None:
         kind: sum(p.count for p in parts(config) if p.kind == kind)
         for kind in {p.kind for p in parts(config)}
     }
-    assert counts["sequencer"] == counts["program"] == config.warps
-    assert counts["pe"] == config.cgra.size
-    assert {counts[kind] for kind in counts if kind not in ("sequencer", "program", "pe")} == {1}
+    assert counts.pop("pe") == config.cgra.size
+    assert set(counts.values()) == {1}
 
 
 def test_pes_that_are_alike_are_one_part() -> None:
@@ -64,17 +63,18 @@ def test_deeper_queues_do_not_take_less(family: str, resource: str) -> None:
 
 
 def test_parts_count_as_often_as_they_occur_and_factors_apply(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = machine("tiny")
+    config = machine("default", {"cgra": "torus4x4"})
+    assert config.cgra is not None
     kinds = {p.kind for p in parts(config)}
     nothing: dict[str, dict[str, float]] = {r: {} for r in RESOURCES}
     weights = dict.fromkeys(kinds, nothing)
-    weights["sequencer"] = nothing | {"luts": {"one": 10.0, "channels": 1.0}}
+    weights["pe"] = nothing | {"luts": {"one": 10.0, "links": 1.0}}
     weights["host"] = nothing | {"luts": {"one": 7.0}, "ffs": {"one": 4.0}}
     model = Model(weights, {"luts": 0.5, "ffs": 2.0, "brams": 1.0, "dsps": 1.0}, {})
     monkeypatch.setattr(ESTIMATES, "load", lambda family: model)
     found = estimate(config)
-    assert (config.warps, config.channels) == (6, 16)
-    assert (found.luts, found.ffs, found.brams, found.dsps) == (round((6 * 26 + 7) * 0.5), 8, 0, 0)
+    assert (config.cgra.size, len(config.cgra.links)) == (16, 64)
+    assert (found.luts, found.ffs, found.brams, found.dsps) == (round((16 * 10 + 64 + 7) * 0.5), 8, 0, 0)
     assert found.fmax_mhz is None
 
 
