@@ -20,6 +20,7 @@ from amaranth.hdl import (
     ClockDomain,
     Const,
     Elaboratable,
+    EnableInserter,
     Fragment,
     Module,
     Shape,
@@ -206,13 +207,20 @@ class Bench:
         alter = self._sabotage.ports if self._sabotage else None
         if alter is not None:
             component = _Around(component, alter)
+        self._place(component, component, name)
+        self._free += [value for _, (flow, value) in _leaves(component) if flow == In]
+        return component
+
+    def beside(self, component: Component, name: str, enable: Value) -> None:
+        """Put another component beside it, which stands still without `enable`; its inputs are not free."""
+        self._place(component, EnableInserter(enable)(component), name)
+
+    def _place(self, component: Component, elaborated: Elaboratable, name: str) -> None:
         with self._watched():
-            fragment = Fragment.get(component, None)
+            fragment = Fragment.get(elaborated, None)
         _mark_unreset(fragment)
         self._fragments[id(component)] = fragment
         self.m.submodules[name] = _Elaborated(fragment)
-        self._free += [value for _, (flow, value) in _leaves(component) if flow == In]
-        return component
 
     def free(self, shape: ShapeLike, name: str) -> Signal:
         """An input that may be anything in every cycle."""
@@ -292,11 +300,15 @@ class Bench:
         The name is that of the signal or of the variable that holds it. Raises `InputError` if there is none.
         """
         *way, name = path.split("/")
-        fragment = self._inside(component, way)
-        for origin in fragment.origins or ():
+        for origin in self._inside(component, way).origins or ():
             if name in (known := self._variables.get(id(origin), (origin, {}))[1]):
                 return known[name]
-        for statements in fragment.statements.values():
+        return self.signal(component, path)
+
+    def signal(self, component: Component, path: str) -> Signal:
+        """As `view`, by the name of the signal only: several variables may have the same."""
+        *way, name = path.split("/")
+        for statements in self._inside(component, way).statements.values():
             for signal in statements._lhs_signals():
                 if signal.name == name:
                     return signal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hw.config import ENGINES, MachineConfig
-from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, storer, streams
+from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, state, storer, streams
 from hw.formal.proof import Proof
 
 #: The machine of the proofs: nothing in it is larger than the statements need.
@@ -37,6 +37,7 @@ PROOFS: dict[str, Proof] = {
         channels.proof(SMALL),
         signals.proof(SMALL),
         sequencer.proof(SMALL),
+        *state.proofs(SMALL),
         *host.proofs(SMALL.replace(warps=2, windows=1)),
         *storer.proofs(SMALL),
         *loader.proofs(SMALL, "load_a"),

@@ -47,7 +47,10 @@ STREAMS = {
     "settings_fixed": "windows and enabled warps stay as they are from the start of a run until it is done",
     "no_writes_to_running_programs": "the program memories are not written while the machine starts, runs or "
     "stops",
-    "run_follows_load": "a run begins in the cycle after two of `load`, which follow a clear",
+    "run_follows_load": "a run begins in exactly the cycle after the `period` cycles that follow the clear "
+    "of a start",
+    "warps_run": "`execute` names the enabled warps in a run, and after it none but in the cycle in which an "
+    "error is told",
     "stop_is_final": "a run that has stopped or is done does not go on: only a clear and a start "
     "begin another",
     "clear_only_when_quiet": "what a run has left is cleared only when memory owes no answer",
@@ -60,7 +63,8 @@ class _Requests:
 
     A request that was taken is `held` until it executes, its `payload` stays as long. `write` is 1 in the
     cycle in which a write executes, `starts` in that in which it starts the machine; `starting` is 1 from
-    then on until the machine loads, `under_way` until it is done.
+    then on until the machine loads, `under_way` until it is done. `loads` counts the cycles between clear and
+    run, from 1 on, and is 0 in all others; `loaded` is what it was in the cycle before.
     """
 
     held: Signal
@@ -69,6 +73,8 @@ class _Requests:
     starts: Signal
     starting: Signal
     under_way: Signal
+    loads: Signal
+    loaded: Signal
 
     def writes(self, name: str) -> Value:
         """Whether a register is written in this cycle."""
@@ -97,6 +103,12 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
     starts = bench.value(wanted & dut.clear & ~starting, "starts")
     sync += starting.eq(dut.clear & (starting | starts))
     under_way = bench.value((~dut.clear | starting) & ~dut.done, "under_way")
+    period = config.derived.period
+    loads, loaded = Signal(range(period + 1), name="loads"), Signal(range(period + 1), name="loads_before")
+    begins = ~dut.clear & bench.past(dut.clear & starting, "clears_past")
+    goes_on = (loaded != 0) & (loaded != period)
+    bench.m.d.comb += loads.eq(Mux(begins, 1, Mux(goes_on, loaded + 1, 0)))
+    sync += loaded.eq(loads)
     ran = bench.past(dut.run, "ran")
     bench.assume(~dut.error | ran)
 
@@ -105,12 +117,13 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
         same = (bench.register(dut, "held") == held) & (bench.register(dut, "request") == Value.cast(payload))
         idle = (state == State.IDLE) == (dut.clear & ~starting)
         clearing = dut.clear == ((state == State.IDLE) | (state == State.CLEAR))
-        loading = (state == State.LOAD) | ~bench.register(dut, "loaded")
+        rounds = (loads <= period) & ((state == State.LOAD) == (loads != 0))
+        loading = rounds & (bench.register(dut, "loaded") == Mux(loads != 0, loads - 1, 0))
         running = (bench.register(dut, "running") == (state == State.RUN)) & (~ran | (state >= State.RUN))
         return same & idle & clearing & (state <= State.DONE) & loading & running
 
     bench.invariant("requests", tied)
-    return dut, _Requests(held, payload, write, starts, starting, under_way)
+    return dut, _Requests(held, payload, write, starts, starting, under_way, loads, loaded)
 
 
 def build_streams(bench: Bench, config: MachineConfig) -> None:
@@ -141,27 +154,17 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
     bench.invariant("asked", asked)
     bench.require("answer_is_stable", bench.keeps(response, "answer"))
 
-    was = {n: bench.past(getattr(dut, n), f"{n}_past") for n in ("run", "load", "clear", "done")}
+    was = {n: bench.past(getattr(dut, n), f"{n}_past") for n in ("run", "clear", "done")}
     settings = Cat(Value.cast(dut.windows), dut.enable)
     same = settings == bench.past(settings, "settings_past")
     bench.require("settings_fixed", ~bench.past(known.under_way, "under_way_past") | same)
-    bench.require("no_writes_to_running_programs", ~(known.under_way & dut.program_write.any()))
+    bench.require("no_writes_to_running_programs", ~(known.under_way & dut.program_write))
     begins = bench.value(dut.run & ~was["run"], "begins")
-    loads = bench.value(dut.load & ~was["load"], "loads")
-    twice = bench.past(was["load"], "load_past2")
-    bench.invariant("load", lambda: ~dut.load | (bench.register(dut, "loaded") == was["load"]))
-    bench.require(
-        "run_follows_load",
-        (begins == (was["load"] & twice))
-        & ~(begins & dut.load)
-        & ~(loads & ~bench.past(known.starting & dut.clear, "starting_past"))
-        & ~(was["load"] & ~twice & ~dut.load),
-    )
-    stopped = bench.past(dut.stop & ~dut.clear & ~dut.load, "stopped_past")
-    bench.require(
-        "stop_is_final",
-        ~(begins & ~was["load"]) & ~(stopped & (dut.run | dut.load)) & (dut.stop == ~dut.run),
-    )
+    bench.require("run_follows_load", begins == (known.loaded == config.derived.period))
+    bench.require("warps_run", Mux(dut.run, dut.execute == dut.enable, dut.error | (dut.execute == 0)))
+    bench.invariant("execute", lambda: dut.execute == Mux(bench.register(dut, "running"), dut.enable, 0))
+    stopped = bench.past(dut.stop & ~dut.clear & (known.loads == 0), "stopped_past")
+    bench.require("stop_is_final", ~(stopped & (dut.run | (known.loads != 0))) & (dut.stop == ~dut.run))
     cleared = bench.value(bench.started & dut.clear & ~was["clear"], "cleared")
     bench.require("clear_only_when_quiet", ~cleared | (was["done"] & bench.past(dut.quiet, "quiet_past")))
 
@@ -186,7 +189,7 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
     bench.assume(warp < config.warps)
     words = log2(config.imem_words)
     bench.m.submodules.reference = crc = _Mixing(data_width=32).create()
-    loads = bench.value(dut.program_write.bit_select(warp, 1), "loads")
+    loads = bench.value(dut.program_write & (dut.program_warp == warp), "loads")
     bench.m.d.comb += [
         crc.start.eq(writes("PROGRAM_ADDRESS")),
         crc.data.eq(dut.program_data),
@@ -210,7 +213,8 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
         sync += intact.eq(checked)
     begins = bench.value(dut.run & ~bench.past(dut.run, "run_past"), "begins")
     bench.require("only_checked_programs_run", ~(begins & enabled) | intact)
-    bench.invariant("intact", lambda: ~((known.starting & dut.clear) | dut.load) | ~enabled | intact)
+    before = bench.value((known.starting & dut.clear) | (known.loads != 0), "before_the_run")
+    bench.invariant("intact", lambda: ~before | ~enabled | intact)
     refused = bench.past(known.starts & enabled & ~checked, "refused")
 
     def tied() -> Value:
@@ -227,15 +231,19 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
 
 
 WATCHDOG = {
-    "watchdog_stops": "when a run has had WATCHDOG cycles without progress, it goes on for one more at most "
-    "(WATCHDOG 0: for ever)",
+    "watchdog_stops": "when a run has had WATCHDOG and `period` cycles without progress, it goes on for one "
+    "more at most (WATCHDOG 0: for ever)",
     "watchdog_waits": "a run that has no error and is not done stops only for this",
     "error_stops": "when an error is told, in the cycle after it, the run has stopped and failed",
+    "cycles_counted": "a run that is done without error has taken the cycles up to its last event",
 }
 
 
 def build_watchdog(bench: Bench, config: MachineConfig) -> None:
-    """Count cycles without progress beside the machine, fewer than 2^32; WATCHDOG may change at any time."""
+    """Count cycles without progress beside the machine, fewer than 2^32; WATCHDOG may change at any time.
+
+    Assumed of the sequencer: nothing happens any more when all warps are through.
+    """
     dut, known = _host(bench, config)
     sync = bench.m.d.sync
     sets = bench.value(known.writes("WATCHDOG"), "sets")
@@ -246,16 +254,33 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     sync += idle.eq(Mux(dut.run & ~dut.progress, idle + 1, 0))
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")
-    expired = bench.past((limit != 0) & (idle >= limit), "expired_past")
+    period = config.derived.period
+    expired = bench.past((limit != 0) & (idle >= limit + period), "expired_past")
     bench.require("watchdog_stops", ~(running & expired) | ~dut.run)
     stops = running & ~dut.run & ~dut.done
     bench.require("watchdog_waits", ~(stops & ~dut.error) | expired)
     told = dut.error | bench.past(dut.error, "error_past")
     bench.require("error_stops", ~told | (~dut.run & dut.stop & dut.failed))
 
+    bench.assume(~(dut.finished & dut.event))
+    cycles, latest = Signal(len(dut.cycle), name="cycles_run"), Signal(len(dut.cycle), name="latest_event")
+    with bench.m.If(dut.clear):
+        sync += [cycles.eq(0), latest.eq(0)]
+    with bench.m.Elif(dut.run):
+        sync += cycles.eq(cycles + 1)
+        with bench.m.If(dut.event):
+            sync += latest.eq(cycles + 1)
+    bench.require("cycles_counted", ~dut.done | dut.failed | (dut.cycle == latest))
+
     def tied() -> Value:
         quiet_for, watchdog = bench.register(dut, "quiet_for"), bench.register(dut, "watchdog")
-        return (watchdog == limit) & (~dut.run | (quiet_for == idle)) & ((idle == 0) | running)
+        count, inside = bench.register(dut, "count"), bench.register(dut, "latest")
+        first = (known.loads == 0) | ((cycles == 0) & (latest == 0) & (count == 0))
+        counted = ~dut.run | ((count == cycles) & (inside == latest))
+        state, failed = bench.register(dut, "state"), bench.register(dut, "failed")
+        ended = failed | ((state != State.STOP) & ((state != State.DONE) | (count == latest)))
+        idles = (~dut.run | (quiet_for == idle - period)) & ((idle == 0) | running)
+        return (watchdog == limit) & idles & first & counted & ended
 
     bench.invariant("counts", tied)
 
@@ -267,6 +292,6 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
         for name, title, said, depth, build, faults in (
             ("host", "requests, settings, states", STREAMS, 2, build_streams, host_faults.STREAMS),
             ("host-programs", "programs are checked", PROGRAMS, 3, build_programs, host_faults.PROGRAMS),
-            ("host-watchdog", "watchdog and errors", WATCHDOG, 2, build_watchdog, host_faults.WATCHDOG),
+            ("host-watchdog", "watchdog, errors, cycles", WATCHDOG, 2, build_watchdog, host_faults.WATCHDOG),
         )
     )

@@ -27,9 +27,24 @@ def _answers_late(m: Module, outer: Component, inner: Component) -> None:
     ]
 
 
-def _loads_once(m: Module, outer: Component, inner: Component) -> None:
-    """`load` lasts one cycle."""
-    m.d.comb += outer.load.eq(inner.load & ~past(m, inner.load))
+def _runs_at_once(m: Module, outer: Component, inner: Component) -> None:
+    """A run begins with the round of turns that must go before it."""
+    m.d.comb += [outer.run.eq(~inner.clear & ~inner.done & ~inner.failed), outer.stop.eq(~outer.run)]
+
+
+def _runs_late(m: Module, outer: Component, inner: Component) -> None:
+    """A run begins a cycle late."""
+    m.d.comb += [outer.run.eq(inner.run & past(m, inner.run)), outer.stop.eq(~outer.run)]
+
+
+def _executes_on(m: Module, outer: Component, inner: Component) -> None:
+    """Warps execute for a cycle more after an error."""
+    m.d.comb += outer.execute.eq(inner.execute | past(m, inner.execute))
+
+
+def _all_execute(m: Module, outer: Component, inner: Component) -> None:
+    """All warps execute, enabled or not."""
+    m.d.comb += outer.execute.eq(inner.run.replicate(len(inner.execute)))
 
 
 def _flickers(m: Module, outer: Component, inner: Component) -> None:
@@ -73,6 +88,7 @@ def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
         m.d.comb += [
             inner.request.payload.address.eq(0),
             outer.program_write.eq(1),
+            outer.program_warp.eq(0),
             outer.program_data.eq(payload.data),
         ]
 
@@ -110,23 +126,32 @@ def _error_missed(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += inner.error.eq(outer.error & ~outer.finished)
 
 
+def _counts_on(m: Module, outer: Component, inner: Component) -> None:
+    """Cycles are counted until the machine finds that all warps are through."""
+    m.d.comb += inner.event.eq(outer.event | inner.run)
+
+
 STREAMS = (
     planted("answer-dropped", "one_answer_each", _deaf, 10),
     planted("answer-late", "answers_in_time", _answers_late, 8),
     planted("answer-changes", "answer_is_stable", _flickers, 6),
     planted("enable-live", "settings_fixed", _always_idle, 10),
     planted("program-live", "no_writes_to_running_programs", _writes_any_time, 8),
-    planted("load-short", "run_follows_load", _loads_once, 10),
+    planted("load-skipped", "run_follows_load", _runs_at_once, 10),
+    planted("run-late", "run_follows_load", _runs_late, 14),
+    planted("executes-on", "warps_run", _executes_on, 16),
+    planted("all-execute", "warps_run", _all_execute, 14),
     planted("runs-on", "stop_is_final", _runs_again, 8),
     planted("clear-early", "clear_only_when_quiet", _never_waits, 8),
 )
 PROGRAMS = (
-    planted("word-after-check", "only_checked_programs_run", _check_skipped, 15),
-    planted("weak-check", "only_checked_programs_run", _weak_check, 13),
+    planted("word-after-check", "only_checked_programs_run", _check_skipped, 19),
+    planted("weak-check", "only_checked_programs_run", _weak_check, 17),
     planted("refusal-silent", "unchecked_start_fails", _shows_success, 8),
 )
 WATCHDOG = (
-    planted("watchdog-fed", "watchdog_stops", _always_progress, 16),
-    planted("watchdog-hasty", "watchdog_waits", _no_progress, 16),
-    planted("error-lost", "error_stops", _error_missed, 10),
+    planted("watchdog-fed", "watchdog_stops", _always_progress, 26),
+    planted("watchdog-hasty", "watchdog_waits", _no_progress, 26),
+    planted("error-lost", "error_stops", _error_missed, 14),
+    planted("counts-on", "cycles_counted", _counts_on, 16),
 )

@@ -21,14 +21,14 @@ from hw.rtl.core.sequencer import VALUE
 from hw.rtl.interfaces import operation
 
 STATEMENTS = {
-    "lowest_warp_first": "of the warps that set a parameter or ask for an engine whose queue has room the "
-    "lowest-numbered one is served, and no other",
+    "room_shown": "`room` tells of each engine whether its queue has room, what was issued and has not "
+    "entered it yet included",
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
     "two or more cycles before than were taken, and holds no more than its depth",
     "arrives_as_issued": "an operation is offered from the second cycle after its issue on, not before, when "
     "all that were issued before it are taken, with operands, variant, warp and pc as they were at issue",
     "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
-    "the operation issued, or 0 if it had not since they were cleared",
+    "the operation issued, or 0 if it had not since they were cleared, whatever other warps do",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
 }
 
@@ -36,42 +36,34 @@ STATEMENTS = {
 def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     """Follow one operation, any one, through the queue of an engine, and one parameter of one warp, any one.
 
-    Assumed of the sequencers: what they offer names an engine or a parameter, and a place of the program
-    memory; of the host: nothing issues while parameters are cleared, nor in the cycle before.
+    Only the warp that has its turn issues: no two ask for a queue in a cycle. Assumed of the sequencer: what
+    it issues names an engine with room or a parameter, a warp, and a place of the program memory; while it is
+    cleared it names warp 0 and issues nothing, nor in the cycle before.
     """
     dut = bench.add(Issue(config), "dut")
     number, specs = ENGINES.index(engine), isa.of_engine(engine)
     parameters = sorted({p for s in specs for p in s.parameters})
     fields = {f: part.shape for f, part in operation(engine) if f not in parameters}
     shape, depth = data.StructLayout(fields), config.queue_depth
-    warps = [dut.warps[w] for w in range(config.warps)]
-    out = getattr(dut, engine)
+    port, out = dut.issue, getattr(dut, engine)
     sync = bench.m.d.sync
-    goes, levels = _served(bench, dut, warps, config)
+    levels = _levels(bench, dut, config)
     waiting = levels[number]
-    given = [
-        bench.value(g & ~w.sets & (w.engine == number), f"given{i}")
-        for i, (g, w) in enumerate(zip(goes, warps, strict=True))
-    ]
-    given_any = bench.value(Cat(*given).any(), "given_any")
+    given = bench.value(port.valid & ~port.sets & (port.engine == number), "given")
     taken = bench.value(out.valid & out.ready, "taken")
-    enters = bench.past(given_any, "enters")  # one that waits but cannot be offered yet
+    enters = bench.past(given, "enters")  # one that waits but cannot be offered yet
     bench.require("none_lost_none_doubled", (out.valid == (waiting != enters)) & (waiting <= depth))
 
-    # What the operation must be, put together from the port of the warp that is served.
+    # What the operation must be.
     issued = Signal(shape, name="issued")
-    for i, warp in enumerate(warps):
-        with bench.m.If(given[i]):
-            bench.m.d.comb += [
-                *[issued[o.name].eq(warp.values[k]) for k, o in enumerate(specs[0].operands)],
-                issued.variant.eq(warp.variant),
-                issued.warp.eq(i),
-                issued.pc.eq(warp.pc),
-            ]
+    bench.m.d.comb += [
+        *[issued[o.name].eq(port.values[k]) for k, o in enumerate(specs[0].operands)],
+        *[issued[name].eq(getattr(port, name)) for name in ("variant", "warp", "pc")],
+    ]
     pick, watching = bench.free(1, "pick"), Signal(name="watching")
     ahead, watched = Signal(range(depth + 1), name="ahead"), Signal(shape, name="watched")
     turn = bench.value(watching & (ahead == 0), "turn")
-    begins = bench.value(~watching & pick & given_any, "begins")
+    begins = bench.value(~watching & pick & given, "begins")
     fresh = bench.past(begins, "fresh")  # whether the one that is watched enters
     with bench.m.If(watching):
         sync += [ahead.eq(ahead - (taken & ~turn)), watching.eq(~(taken & turn))]
@@ -80,7 +72,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     arrived = out.valid & Cat(out.payload[f] == watched[f] for f in fields).all()
     bench.require("arrives_as_issued", ~turn | Mux(fresh, ~out.valid, arrived))
 
-    one = _Parameter(bench, dut, goes, parameters)
+    one = _Parameter(bench, dut, config, parameters)
     kept_value, kept_known = Signal(32, name="watched_value"), Signal(name="watched_known")
     with bench.m.If(begins):
         sync += [kept_value.eq(one.told), kept_known.eq(one.known)]
@@ -110,31 +102,24 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     bench.invariant("parameter", lambda: one.consistent)
 
 
-def _served(
-    bench: Bench, dut: Component, warps: Sequence[Any], config: MachineConfig
-) -> tuple[list[Signal], list[Signal]]:
-    """Which warps are served, and how many operations are in each queue or on the way to it."""
-    depth = config.queue_depth
+def _levels(bench: Bench, dut: Component, config: MachineConfig) -> list[Signal]:
+    """How many operations are in each queue or on the way to it; `room` must tell of them."""
+    port, depth = dut.issue, config.queue_depth
     levels = [Signal(range(depth + 2), name=f"waiting_{name}") for name in ENGINES]
-    rooms = Cat(level != depth for level in levels)
-    goes: list[Signal] = []
-    asks: list[Signal] = []
-    served: list[Value] = []
-    for i, warp in enumerate(warps):
-        free = bench.value(warp.sets | rooms.bit_select(warp.engine, 1), f"free{i}")
-        before = Value.cast(Cat(*asks).any() if i else 0).bool()
-        served.append(~warp.valid | (warp.ready == (free & ~before)))
-        asks.append(bench.value(warp.valid & free, f"asks{i}"))
-        goes.append(bench.value(warp.valid & warp.ready, f"goes{i}"))
-        bench.assume(~warp.valid | warp.sets | (warp.engine < len(ENGINES)))
-        bench.assume(~warp.valid | ~warp.sets | (warp.parameter < len(isa.PARAMETERS)))
-        bench.assume(~warp.valid | (warp.pc < config.imem_words))
-    bench.require("lowest_warp_first", Cat(*served).all())
+    bench.assume(~port.valid | (port.warp < config.warps))
+    bench.assume(~port.valid | (port.pc < config.imem_words))
+    named = Mux(
+        port.sets,
+        port.parameter < len(isa.PARAMETERS),
+        (port.engine < len(ENGINES)) & dut.room.bit_select(port.engine, 1),
+    )
+    bench.assume(~port.valid | named)
+    bench.require("room_shown", dut.room == Cat(level != depth for level in levels))
     for e, (name, level) in enumerate(zip(ENGINES, levels, strict=True)):
-        entered = Cat(g & ~w.sets & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
-        port = getattr(dut, name)
-        bench.m.d.sync += level.eq(level + entered - (port.valid & port.ready))
-    return goes, levels
+        entered = port.valid & ~port.sets & (port.engine == e)
+        queue = getattr(dut, name)
+        bench.m.d.sync += level.eq(level + entered - (queue.valid & queue.ready))
+    return levels
 
 
 class _Parameter:
@@ -144,26 +129,30 @@ class _Parameter:
     or cleared.
     """
 
-    def __init__(self, bench: Bench, dut: Component, goes: Sequence[Value], names: Sequence[str]):
+    def __init__(self, bench: Bench, dut: Component, config: MachineConfig, names: Sequence[str]):
         self._bench, self._dut, self._names = bench, dut, names
-        self._warps = [dut.warps[w] for w in range(len(goes))]
-        self.owner = bench.constant(range(len(goes)), "owner")
+        port = dut.issue
+        self.owner = bench.constant(range(config.warps), "owner")
         self._number = bench.constant(range(len(isa.PARAMETERS)), "parameter")
         self._one_of = [self._number == isa.PARAMETERS[name].index for name in names]
-        bench.assume(self.owner < len(goes))
+        bench.assume(self.owner < config.warps)
         bench.assume(Cat(*self._one_of).any())
-        went = bench.past(Cat(*goes), "went")
-        bench.assume(~dut.clear | ~Cat(*goes, went).any())
+        bench.assume(~dut.clear | ~(port.valid | bench.past(port.valid, "went")))
+        bench.assume(~dut.clear | (port.warp == 0))
         self.told, self.known = Signal(32, name="told"), Signal(name="known")
-        self._changes = Signal(name="parameter_changes")
-        for w, (warp, go) in enumerate(zip(self._warps, goes, strict=True)):
-            with bench.m.If(go & warp.sets & (self.owner == w) & (warp.parameter == self._number)):
-                bench.m.d.comb += self._changes.eq(1)
-                bench.m.d.sync += [self.told.eq(warp.values[VALUE]), self.known.eq(1)]
-        with bench.m.If(dut.clear & (dut.clear_index[: len(self.owner)] == self.owner)):
+        sets = port.valid & port.sets
+        changes = bench.value(
+            sets & (port.warp == self.owner) & (port.parameter == self._number), "parameter_changes"
+        )
+        with bench.m.If(changes):
+            bench.m.d.sync += [self.told.eq(port.values[VALUE]), self.known.eq(1)]
+        cleared = bench.past(dut.clear, "cleared")
+        with bench.m.If(dut.clear & ~cleared):
+            bench.m.d.sync += self.known.eq(0)
+        with bench.m.Elif(dut.clear & (dut.clear_index[: len(self.owner)] == self.owner)):
             bench.m.d.sync += [self.told.eq(0), self.known.eq(1)]
-        self._changed = bench.past(self._changes, "parameter_changed")
-        self._went = went
+        self._changed = bench.past(changes, "parameter_changed")
+        self._cleared, self._sets = cleared, bench.past(sets, "parameter_set")
 
     def is_in(self, entry: Any, value: Value) -> Value:
         """Whether an operation has this value as the parameter."""
@@ -178,24 +167,19 @@ class _Parameter:
         """What the memory and the registers on the way to it always obey."""
         bench, dut = self._bench, self._dut
         rows = {name: bench.memory(dut, name)(self.owner) for name in self._names}
-        found = ~self.known | self.is_in(rows, self.told)
-        ties = [bench.register(dut, "sent") == self._went, self._changed | found]
-        for w, warp in enumerate(self._warps):
-            for name, now in (
-                (f"sets_{w}", warp.sets),
-                (f"parameter_{w}", warp.parameter),
-                (f"value{VALUE}_{w}", warp.values[VALUE]),
-            ):
-                same = bench.register(dut, name) == bench.past(now, f"past_{name}")
-                ties.append(~bench.started | same)
-            mine = self.owner == w
-            ties.append(~self._changed | ~mine | (bench.register(dut, f"value{VALUE}_{w}") == self.told))
-            set_now = bench.register(dut, f"sets_{w}") & (
-                bench.register(dut, f"parameter_{w}") == self._number
-            )
-            ties.append(~mine | (self._changed == (self._went[w] & set_now)))
-        alone = (self._went & (self._went - 1)[: len(self._went)]) == 0
-        return Cat(*ties, alone).all()
+        port, sets = dut.issue, bench.register(dut, "sets")
+        way = {name: bench.register(dut, f"way_{name}") for name in ("warp", "parameter", f"value{VALUE}")}
+        now = {"warp": port.warp, "parameter": port.parameter, f"value{VALUE}": port.values[VALUE]}
+        same = Cat(way[name] == bench.past(now[name], f"past_{name}") for name in way).all()
+        mine = (way["warp"] == self.owner) & (way["parameter"] == self._number)
+        return (
+            (sets == self._sets)
+            & (~bench.started | same)
+            & (self._changed == (sets & mine))
+            & (~self._changed | (way[f"value{VALUE}"] == self.told))
+            & (~self._cleared | (way["warp"] == 0))
+            & (self._changed | ~self.known | self.is_in(rows, self.told))
+        )
 
 
 class _Inside:
@@ -303,9 +287,13 @@ class OvertakingQueue(OperationQueue):
 def _port_faults(engine: str) -> tuple[Fault, ...]:
     """The faults at the ports, whatever the queue."""
 
-    def highest(m: Module, outer: Component, inner: Component) -> None:
-        """Warp 0 waits for warp 1."""
-        m.d.comb += outer.warps[0].ready.eq(inner.warps[0].ready & ~outer.warps[1].valid)
+    def unbounded(m: Module, outer: Component, inner: Component) -> None:
+        """A full queue shows room."""
+        m.d.comb += outer.room.eq(-1)
+
+    def hidden(m: Module, outer: Component, inner: Component) -> None:
+        """While an operation is offered its queue shows no room."""
+        m.d.comb += outer.room.eq(inner.room & ~Cat(getattr(inner, name).valid for name in ENGINES))
 
     def other_warp(m: Module, outer: Component, inner: Component) -> None:
         """Operations of warp 2 are marked as warp 1's."""
@@ -320,9 +308,12 @@ def _port_faults(engine: str) -> tuple[Fault, ...]:
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
 
     def misplaced(m: Module, outer: Component, inner: Component) -> None:
-        """While warp 1 asks, warp 0 sets the parameter beside."""
-        asks = outer.warps[1].valid
-        m.d.comb += inner.warps[0].parameter.eq(outer.warps[0].parameter ^ asks)
+        """Warp 1 sets the parameter beside."""
+        m.d.comb += inner.issue.parameter.eq(outer.issue.parameter ^ (outer.issue.warp == 1))
+
+    def shared(m: Module, outer: Component, inner: Component) -> None:
+        """Warp 1 sets the parameters of warp 0."""
+        m.d.comb += inner.issue.warp.eq(outer.issue.warp & ~outer.issue.sets)
 
     def uncleared(m: Module, outer: Component, inner: Component) -> None:
         """The parameters of warp 0 keep what they were when those of the others are cleared."""
@@ -332,7 +323,9 @@ def _port_faults(engine: str) -> tuple[Fault, ...]:
     return (
         planted("parameter-misplaced", "parameters_as_set", misplaced, 6),
         planted("parameter-stays", "parameters_as_set", uncleared, 8),
-        planted("starved", "lowest_warp_first", highest, 6),
+        planted("parameter-shared", "parameters_as_set", shared, 8),
+        planted("room-unbounded", "room_shown", unbounded, 8),
+        planted("room-hidden", "room_shown", hidden, 6),
         planted("late", "none_lost_none_doubled", late, 6),
         planted("wrong-warp", "arrives_as_issued", other_warp, 6),
         planted("offer-withdrawn", "offer_is_stable", gives_up, 6),

@@ -1,288 +1,262 @@
-"""Proof about a warp's sequencer: waits need tokens, offers keep, nothing goes on after an error."""
+"""Proof about the sequencer: turns go round, and in its turn a warp does what stands at its pc."""
 
 from __future__ import annotations
 
-from unittest import mock
+from collections.abc import Callable
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data
-from amaranth.lib.wiring import Component
+from amaranth.hdl import Cat, Mux, Signal, Value
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench, blinking, past
-from hw.formal.proof import Proof, planted
-from hw.isa import STORED_BITS
-from hw.rtl.core.alu import MultiplyDivide
-from hw.rtl.core.decoder import known, stored
-from hw.rtl.core.sequencer import Sequencer
-from hw.rtl.core.signals import CHANNEL_BITS
+from hw.formal import sequencer_faults, sequencer_ties
+from hw.formal.bench import Bench
+from hw.formal.proof import Proof
+from hw.formal.watch import OPCODE, Model, Watch
+from hw.rtl.core.decoder import REGISTER_FIELDS, Sort, field, predicate_number, sort_of
+from hw.rtl.core.sequencer import READ, VALUE
 
 STATEMENTS = {
+    "turns_go_round": "each warp has a turn in every `period` cycles, whatever warps do; in the turns that "
+    "are left nothing happens",
+    "held_for_a_reason": "in its turn a warp that has not halted and does not divide issues or errs, unless "
+    "its own instruction holds it: a `wait` without a token, a `signal` while as many wait as may, an "
+    "operation without room or behind one of the warp that is not complete",
+    "does_what_stands_there": "what a warp issues, takes and signals in its turn, and whether its "
+    "instruction is illegal, is what the word at its pc in its part of the program memory says",
+    "goes_on": "a warp begins at pc 0; one that has not issued stands at the same pc in its next turn; else "
+    "behind, or where its jump or loop leads, or at the beginning of its innermost loop if that ends there; "
+    "loops open with an iteration at least, and only where one more may be open",
+    "operands_of_its_own": "the operands of what issues, and its predicate, are what stood in the registers "
+    "of the warp that the instruction names, three cycles before the turn",
+    "results_in_its_turn": "a register of a warp is written in exactly the cycle after a turn of the warp in "
+    "which an instruction that has a result executed, or a division was through; it is the one it "
+    "names, and no register of the warp is read in that cycle",
     "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` that "
     "issues",
     "wait_takes": "a `wait` that issues takes its token: none passes without",
-    "offer_is_stable": "an operation that is offered and not accepted is offered again, unchanged",
-    "accepted_is_issued": "an operation is accepted in exactly the cycle in which its instruction issues, "
+    "nothing_without_room": "an operation issues only when the queue of its engine has room",
+    "issued_once": "an operation or parameter is issued in exactly the turn in which its instruction issues, "
     "or errs and stops the machine",
-    "pc_in_memory": "the pc is a place of the program memory, and an offer carries it",
-    "names_exist": "an offer names an engine or parameter that there is, a fire and a take a channel",
-    "nothing_after_error": "after an error the warp issues, offers and takes nothing more",
+    "pc_in_memory": "the pc is a place of the program memory, and what is issued carries it and its warp",
+    "names_exist": "what is issued names an engine or parameter that there is, a fire and a take a channel",
+    "nothing_after_error": "after an error its warp issues and takes nothing more, and from the second cycle "
+    "on no other warp does",
     "error_does_not_issue": "an instruction that is an error does not issue, and takes nothing",
-    "nothing_while_stopped": "while the machine does not run the warp issues, offers, takes and fires "
-    "nothing",
+    "nothing_while_stopped": "while a warp does not run it issues, takes and fires nothing",
+    "through_is_final": "a warp that is through issues, takes and fires nothing more, and none of its "
+    "operations is under way",
 }
-
-
-class _Slow(MultiplyDivide):
-    """Stands in for multiplication and division: another result, after a number of cycles that may be any."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        count, result = Signal(3), Signal(len(self.result))
-        with m.If(self.start):
-            m.d.sync += [count.eq(Mux(self.b[:3] == 0, 1, self.b[:3])), result.eq(self.a ^ self.b)]
-        with m.Elif(count != 0):
-            m.d.sync += count.eq(count - 1)
-        m.d.comb += [self.done.eq(count == 1), self.result.eq(Mux(self.done, result, 0))]
-        return m
+_ENGINES = tuple(name for name, spec in isa.INSTRUCTIONS.items() if spec.engine)
+_DIVIDES = ("div", "divi", "rem", "remi")
+_RESULTS = tuple(n for n, s in isa.INSTRUCTIONS.items() if s.semantics is not None and n not in _DIVIDES)
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Any program: one place of the program memory, any one, holds one word, any one.
+    """Any program of one warp, any one: one place of it, any one, holds one word, any one.
 
-    What the others hold may be something else in every cycle. Statements about an instruction are about that
-    of this place. What multiplication and division give does not matter: something simpler stands in.
-    Assumed of the host: registers are cleared before `load`, which lasts two cycles, before a run; after an
-    error the machine stops, and it does not run again before it is reset; of engines: completions only of
-    operations that were issued; of queues: they accept only what is offered.
+    What the others hold, and the programs of other warps, may be something else in every cycle. Statements
+    about an instruction are about that of this place. What a multiplication gives does not matter: something
+    simpler stands in. Assumed of the host: a reset, `period` cycles in which no warp runs, then one run of
+    the warps that are enabled, which ends two cycles after an error; of engines: completions only of
+    operations that the warp has issued.
     """
-    with mock.patch("hw.rtl.core.sequencer.MultiplyDivide", _Slow):
-        dut = bench.add(Sequencer(config), "dut")
-    issue, sync = dut.issue, bench.m.d.sync
-    loads, failed = _surroundings(bench, dut)
-    operations = Signal(6, name="operations")
-    accepted = bench.value(issue.valid & issue.ready, "accepted")
-    begins = bench.value(accepted & ~issue.sets, "begins")
-    bench.assume(~dut.complete | (operations != 0))
-    bench.assume(~begins | (operations < config.queue_depth + isa.TIMING.in_flight + 1))
-    sync += operations.eq(operations + begins - dut.complete)
-    place, word = _program(bench, dut, loads, failed, config)
-    here = bench.value(dut.run & (dut.pc == place), "here")
+    watch = Watch(bench, config)
+    dut, turns, word, here = watch.dut, watch.turns, watch.word, watch.here
+    active = dut.issued | dut.issue.valid | dut.take
+    goes = _turns(bench, watch)
+    _instruction(bench, watch)
+    goes_on = _next(bench, watch)
+    names, values = _operands(bench, watch)
+    left, target = _results(bench, watch, goes)
 
-    _tie(bench, dut, loads, failed, operations, config)
-    opcode = {name: spec.opcode for name, spec in isa.INSTRUCTIONS.items()}
-    executes = bench.value(dut.issued & ~dut.void, "executes")
-    is_wait = bench.value(word[26:] == opcode["wait"], "is_wait")
-    engines = [spec.opcode for spec in isa.INSTRUCTIONS.values() if spec.engine]
-    sets = [opcode["param"], opcode["parami"]]
-    offers = bench.value(Cat(word[26:] == code for code in [*engines, *sets]).any(), "offers")
+    is_wait = watch.is_any("wait")
     token = dut.tokens.bit_select(dut.take_channel, 1)
-    channel = word[: len(dut.take_channel)]
-    own = is_wait & (dut.take_channel == channel)
-    bench.require("wait_needs_token", ~dut.take | (token & executes & (~here | own)))
-    bench.require("wait_takes", ~(here & executes & is_wait) | dut.take)
-
-    payload = Cat(
-        issue.sets, issue.parameter, issue.engine, issue.variant, Value.cast(issue.values), issue.pc
-    )
-    held = bench.past(issue.valid & ~issue.ready, "held")
-    unchanged = issue.valid & (payload == bench.past(payload, "payload_past"))
-    bench.require("offer_is_stable", ~(held & dut.run) | unchanged)
-    bench.require(
-        "accepted_is_issued",
-        (~here | ((accepted & ~dut.error) == (executes & offers))) & (~accepted | dut.run),
-    )
-    carried = ~issue.valid | (issue.pc == dut.pc)
-    bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
-    uses = ((dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
+    own = is_wait & (dut.take_channel == word[: len(dut.take_channel)])
+    bench.require("wait_needs_token", ~dut.take | (token & watch.executes & (~here | own)))
+    bench.require("wait_takes", ~(here & watch.executes & is_wait) | dut.take)
+    uses = ((turns.own & dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
     channels_exist = Cat(~use | (number < config.channels) for use, number in uses).all()
-    offer_exists = Mux(issue.sets, issue.parameter < len(isa.PARAMETERS), issue.engine < len(ENGINES))
-    bench.require("names_exist", (~issue.valid | offer_exists) & channels_exist)
-    bench.invariant("signals", lambda: _signals(bench, dut, config))
+    issue = dut.issue
+    exists = Mux(issue.sets, issue.parameter < len(isa.PARAMETERS), issue.engine < len(ENGINES))
+    bench.require("names_exist", (~issue.valid | exists) & channels_exist)
+    carried = ~issue.valid | ((issue.pc == dut.pc) & (issue.warp == dut.turn))
+    bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
 
-    active = dut.issued | issue.valid | dut.take
-    bench.require("nothing_after_error", ~failed | ~(active | dut.error))
+    erred = Signal(name="erred")  # the watched warp
+    bench.m.d.sync += erred.eq(erred | (turns.own & dut.error))
+    after = (erred & turns.own) | watch.over
+    bench.require("nothing_after_error", ~after | ~(active | dut.error))
+    # Its next turn is more than a cycle after the one with the error.
+    late = turns.wait() == config.derived.period - 1
+    bench.invariant("erred", lambda: ~erred | (watch.failed & (watch.over | late)))
     bench.require("error_does_not_issue", ~dut.error | ~(dut.issued | dut.take))
-    bench.require("nothing_while_stopped", dut.run | ~(active | dut.fire))
+    run = bench.value(~turns.idle & dut.run.bit_select(dut.turn, 1), "turn_runs")
+    bench.require("nothing_while_stopped", run | ~(active | dut.error | dut.fire))
+    through = dut.through.bit_select(turns.watched, 1)
+    ended = (watch.operations == 0) & ~(turns.own & (active | dut.fire))
+    bench.require("through_is_final", ~through | ended)
+    model = Model(goes, erred, goes_on, names, values, left, target)
+    for name, condition in sequencer_ties.invariants(bench, config, watch, model).items():
+        bench.invariant(name, condition)
 
 
-def _tie(
-    bench: Bench, dut: Component, loads: Signal, failed: Signal, operations: Signal, config: MachineConfig
-) -> None:
-    """Invariants about slow instructions and about operations under way."""
-
-    def slow() -> Value:
-        # Only while a slow operation is under way is there something to come from it; results go to registers
-        # that there are.
-        slow, target, count = (bench.register(dut, n) for n in ("slow", "slow_target", "multiply/count"))
-        late, written = (bench.register(dut, f"registers/{n}") for n in ("late", "target"))
-        return (
-            ((count == 0) | slow)
-            & (~slow | bench.register(dut, "asleep"))
-            & (
-                failed
-                | (
-                    (~slow | (target < config.registers))
-                    & ((loads == 0) | ~late | (written < config.registers))
-                )
-            )
-        )
-
-    bench.invariant("slow", slow)
-
-    def counted() -> Value:
-        outstanding, some = (bench.register(dut, f"pending/{n}") for n in ("outstanding", "some"))
-        return failed | ((outstanding == operations) & (some == (operations != 0)))
-
-    bench.invariant("operations", counted)
+def _turns(bench: Bench, watch: Watch) -> Signal:
+    """Whose turn it is, and what may hold a warp in it; returns whether the watched one surely goes on."""
+    dut, turns = watch.dut, watch.turns
+    stalls = bench.value(dut.stall_channel | dut.stall_engine, "stalls")
+    happens = Cat(dut.issued, dut.issue.valid, dut.take, dut.fire, dut.error, stalls).any()
+    bench.require(
+        "turns_go_round", (dut.turn == turns.warp()) & (dut.idle == turns.idle) & ~(turns.idle & happens)
+    )
+    word, room = watch.word, Signal(name="room_for_it")
+    for e, name in enumerate(ENGINES):
+        with bench.m.If(watch.is_any(*(s.name for s in isa.of_engine(name)))):
+            bench.m.d.comb += room.eq(dut.room[e])
+    wanted = dut.tokens.bit_select(word[: len(dut.take_channel)], 1)
+    behind = watch.is_any(*_ENGINES) & (~room | (watch.operations != 0))
+    full = watch.is_any("signal") & (watch.waiting == isa.TIMING.pending_signals)
+    reason = Mux(dut.stall_channel, watch.is_any("wait") & ~wanted, full | behind)
+    # Whether it is certain that the watched warp has neither halted nor divides.
+    goes, pauses = Signal(init=1, name="goes"), watch.is_any("halt", *_DIVIDES)
+    with bench.m.If(turns.own & (dut.issued | dut.error)):
+        bench.m.d.sync += goes.eq(dut.issued & (dut.void | (watch.here & ~pauses)))
+    moves = dut.issued | dut.error | stalls
+    bench.require("held_for_a_reason", (~(watch.runs & goes) | moves) & (~(watch.here & stalls) | reason))
+    return goes
 
 
-def _signals(bench: Bench, dut: Component, config: MachineConfig) -> Value:
-    """Whether all signals that wait name channels that there are, and come as `signals` assumes."""
-    queue = bench.queue(dut, "pending/queue", isa.TIMING.pending_signals)
-    named = [queue.entry(queue.place(i))[:CHANNEL_BITS] for i in range(queue.depth)]
-    exist = Cat((queue.level <= i) | (n < config.channels) for i, n in enumerate(named)).all()
-    signal, operation, room = (bench.register(dut, n) for n in ("signal", "issue", "pending/room"))
-    return queue.consistent & exist & ~(signal & (operation | ~room))
+def _instruction(bench: Bench, watch: Watch) -> None:
+    """What a warp issues or signals is what its word says."""
+    dut, word, issue, here = watch.dut, watch.word, watch.dut.issue, watch.here
+    is_set, is_operation = watch.is_any("param", "parami"), watch.is_any(*_ENGINES)
+    named = [
+        (word[isa.OPCODE_LOW :] != OPCODE[s.name]) | ((issue.engine == e) & (issue.variant == v))
+        for e, name in enumerate(ENGINES)
+        for v, s in enumerate(isa.of_engine(name))
+    ]
+    parameter = issue.parameter == field(word, "param", "parameter")
+    legal = sort_of(watch.kept) != Sort.ILLEGAL
+    illegal = dut.error & (dut.cause == isa.Cause.ILLEGAL_INSTRUCTION)
+    issues = (issue.sets == is_set) & Mux(is_set, parameter, is_operation & Cat(*named).all())
+    pending = watch.pending.made
+    signals = watch.executes & watch.is_any("signal")
+    signalled = (pending.channel == field(word, "signal", "channel")) & (pending.pc == dut.pc)
+    bench.require(
+        "does_what_stands_there",
+        ~here
+        | (
+            (~issue.valid | issues)
+            & (~dut.take | watch.is_any("wait"))
+            & (~dut.issued | legal)
+            & (~illegal | ~legal)
+            & (pending.signal == signals)
+            & (~signals | signalled)
+        ),
+    )
+    room = dut.room.bit_select(issue.engine, 1)
+    bench.require("nothing_without_room", ~(issue.valid & ~issue.sets) | room)
+    offers = watch.is_any("param", "parami", *_ENGINES)
+    bench.require(
+        "issued_once",
+        (~here | ((issue.valid & ~dut.error) == (watch.executes & offers)))
+        & (~issue.valid | dut.run.bit_select(dut.turn, 1)),
+    )
 
 
-def _surroundings(bench: Bench, dut: Component) -> tuple[Signal, Signal]:
-    """What the host does before, during and after a run.
+def _next(bench: Bench, watch: Watch) -> Callable[[Value], Value]:
+    """Where the watched warp stands in its next turn: whether it may be at a pc."""
+    dut, word, here, bits = watch.dut, watch.word, watch.here, len(watch.place)
+    loops = watch.loops.made
+    behind = watch.place + 1
+    jumps, opens = watch.executes & watch.is_any("jump"), watch.executes & watch.is_any("loop")
+    target = behind + Mux(jumps, field(word, "jump", "offset"), field(word, "loop", "length"))
+    seen, went, was_here = Signal(name="seen"), Signal(name="went"), Signal(name="was_here")
+    at, one, other = (Signal(bits, name=name) for name in ("at", "one_way", "other_way"))
+    with bench.m.If(watch.runs):
+        bench.m.d.sync += [
+            seen.eq(1),
+            went.eq(dut.issued),
+            was_here.eq(here),
+            at.eq(dut.pc),
+            one.eq(Mux(jumps | opens, target, Mux(loops.back, loops.start, behind))),
+            other.eq(Mux(jumps, target, Mux(opens, behind, Mux(loops.back, loops.start, behind)))),
+        ]
 
-    Returns how many cycles `load` has lasted, and whether there was an error.
-    """
-    sync, loads = bench.m.d.sync, Signal(2, name="loads")
-    ran, failed = Signal(name="ran"), Signal(name="failed")
-    sync += [ran.eq(ran | dut.run), loads.eq(loads + dut.load), failed.eq(failed | dut.error)]
-    run_past, error_past = bench.past(dut.run, "run_past"), bench.past(dut.error, "error_past")
-    bench.assume(~dut.load | (loads < 2))
-    bench.assume(~dut.clear | ((loads == 0) & ~dut.load))
-    bench.assume(~dut.run | (loads == 2))
-    bench.assume(~(dut.run & ran) | run_past)
-    bench.assume(~error_past | ~dut.run)
-    bench.invariant("load_goes_first", lambda: (loads < 3) & (~ran | (loads == 2)))
+    def goes_on(pc: Value) -> Value:
+        moved = ~was_here | (pc == one) | (pc == other)
+        return Value.cast(Mux(seen, Mux(went, moved, pc == at), pc == 0))
 
-    def idle() -> Value:
-        return ran | ~Cat(bench.register(dut, n) for n in ("slow", "fetch/loops/level")).any()
-
-    bench.invariant("before_the_run", idle)
-    bench.invariant("stopped", lambda: ~failed | (ran & (error_past | ~run_past)))
-    return loads, failed
-
-
-def _program(
-    bench: Bench, dut: Component, loads: Value, failed: Value, config: MachineConfig
-) -> tuple[Signal, Signal]:
-    """One place of the program memory and its word, which comes whenever that place is asked for."""
-    sync, bits = bench.m.d.sync, len(dut.fetch_address)
-    place, word = bench.constant(bits, "place"), bench.constant(32, "place_word")
-    asked, asked_target, any_asked = Signal(bits, name="asked"), Signal(bits, name="asked_target"), Signal()
-    with bench.m.If(dut.fetch):
-        sync += [asked.eq(dut.fetch_address), asked_target.eq(dut.fetch_target), any_asked.eq(1)]
-    kept = bench.value(stored(config, word), "place_stored")
-    bench.assume(~any_asked | (asked != place) | (dut.word == kept))
-    bench.assume(~any_asked | (asked_target != place) | (dut.target_word == kept))
-    for other in (dut.word, dut.target_word):
-        bench.assume(_is_stored(other, config))
-
-    def fetched() -> Value:
-        # What executes, and what is at the beginning of a loop, is what stands there in the program.
-        pc, after = dut.pc[:bits], bench.register(dut, "fetch/after")
-        level, top = (bench.register(dut, f"fetch/loops/{n}") for n in ("level", "top"))
-        row = bench.memory(dut, "fetch/loops/bounds")
-        layout = data.StructLayout({"start": bits, "after": len(after), "word": STORED_BITS})
-        loops = [data.View(layout, row(i)) for i in range(config.loop_depth)]
-        return (
-            (any_asked == (loads != 0))
-            & ((loads != 0) | (pc == config.imem_words - 2))
-            & ((loads != 1) | (pc == config.imem_words - 1))
-            & ((loads == 0) | ((asked == (pc + 1)[:bits]) & (asked_target == after[:bits])))
-            & ((loads != 2) | (pc != place) | (bench.register(dut, "decoder/word") == kept))
-            & (level <= config.loop_depth)
-            & ((level == 0) | (top == (level - 1)[: len(top)]))
-            & Cat((level <= i) | (at.start != place) | (at.word == kept) for i, at in enumerate(loops)).all()
-            & Cat((level <= i) | _is_stored(at.word, config) for i, at in enumerate(loops)).all()
-        )
-
-    bench.invariant("fetched", lambda: failed | fetched())
-
-    def decoded() -> Value:
-        # What is known of the instruction that executes was worked out from its word.
-        executing = bench.register(dut, "decoder/word")
-        told = Cat(bench.register(dut, f"decoder/{n}") == v for n, v in known(executing).items()).all()
-        return (loads == 0) | (told & (failed | _is_stored(executing, config)))
-
-    bench.invariant("decoded", decoded)
-    return place, word
+    opens_well = ~(loops.go & loops.push & ~dut.error) | ((loops.count != 0) & ~loops.jump & ~loops.full)
+    bench.require("goes_on", (~watch.runs | goes_on(dut.pc)) & opens_well)
+    return goes_on
 
 
-def _is_stored(word: Value, config: MachineConfig) -> Value:
-    """Whether a word is as program memories hold it."""
-    return word == stored(config, word[: isa.WORD_BITS])
+def _operands(bench: Bench, watch: Watch) -> tuple[list[Value], list[Value]]:
+    """Which registers were read three cycles before the turn, and that their values are the operands."""
+    dut, word, issue, registers = watch.dut, watch.word, watch.dut.issue, watch.registers.made
+    named = Cat(*registers.numbers, registers.warp)
+    names: list[Value] = [named]
+    values: list[Value] = [Cat(*registers.values)]
+    for i in range(3):
+        names.append(bench.past(names[-1], f"named{i}"))
+        values.append(bench.past(values[-1], f"values{i}"))
+    found = [values[2].word_select(i, 32) for i in range(len(registers.numbers))]
+    wanted = Cat(_fields(word), predicate_number(word), watch.turns.watched)
+    new = Mux(watch.is_any("parami"), field(word, "parami", "imm").as_signed(), found[VALUE])
+    expected = Cat(*found[:VALUE], new[:32], *found[VALUE + 1 : -1])
+    void = found[-1].any() != word[isa.SENSE_LOW]
+    bench.require(
+        "operands_of_its_own",
+        ~(watch.here & dut.issued)
+        | (
+            (names[3] == wanted)
+            & (dut.void == void)
+            & (~issue.valid | (Value.cast(issue.values) == expected))
+        ),
+    )
+    return names, values
 
 
-def _tokens_everywhere(m: Module, outer: Component, inner: Component) -> None:
-    """A token of the channel below serves as well."""
-    m.d.comb += inner.tokens.eq(outer.tokens | (outer.tokens << 1))
+def _fields(word: Value) -> Value:
+    """The registers that the fields of a word name, without the predicate."""
+    return Cat(word[low : low + isa.PREDICATE_BITS] for low in REGISTER_FIELDS)
 
 
-def _take_once(m: Module, outer: Component, inner: Component) -> None:
-    """Of two waits in a row only the first takes its token."""
-    m.d.comb += outer.take.eq(inner.take & ~past(m, inner.take))
-
-
-def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
-    """What was accepted is offered again."""
-    m.d.comb += outer.issue.valid.eq(inner.issue.valid | past(m, outer.issue.valid & outer.issue.ready))
-
-
-def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
-    """An offer names a parameter that there is not."""
-    m.d.comb += outer.issue.parameter.eq(inner.issue.parameter | 0x20)
-
-
-def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
-    """Behind the last word of the memory the pc counts on."""
-    # The first word of the memory counts as the one behind its last.
-    m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_address))
-
-
-def _next_channel(m: Module, outer: Component, inner: Component) -> None:
-    """A signal fires the channel above its own."""
-    m.d.comb += outer.fire_channel.eq(inner.fire_channel + 1)
-
-
-def _error_issues(m: Module, outer: Component, inner: Component) -> None:
-    """An instruction that is an error counts as issued."""
-    m.d.comb += outer.issued.eq(inner.issued | inner.error)
-
-
-def _runs_on(m: Module, outer: Component, inner: Component) -> None:
-    """The warp runs on when the machine stops."""
-    m.d.comb += inner.run.eq(1)
-
-
-def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
-    """The instruction after an error issues."""
-    m.d.comb += outer.issued.eq(inner.issued | past(m, inner.error))
+def _results(bench: Bench, watch: Watch, goes: Signal) -> tuple[Signal, Signal]:
+    """Writes of the watched warp's registers, and that there are none but in the cycle behind a turn."""
+    dut, turns, registers = watch.dut, watch.turns, watch.registers.made
+    rd = field(watch.word, "li", "rd")
+    begins = bench.value(watch.here & watch.executes & watch.is_any(*_DIVIDES), "division_begins")
+    left, target = Signal(range(isa.DIV_TURNS), name="turns_left"), Signal(len(rd), name="division_target")
+    with bench.m.If(begins):
+        bench.m.d.sync += [left.eq(isa.DIV_TURNS - 1), target.eq(rd)]
+    with bench.m.Elif(turns.own & (left != 0)):
+        bench.m.d.sync += left.eq(left - 1)
+    # What is certain of the write that follows a turn of the watched warp: there is one, or none.
+    must, never = Signal(name="must_write"), Signal(name="never_writes")
+    to = Mux(left != 0, target, rd)
+    issues = watch.here & dut.issued
+    results = issues & ~dut.void & watch.is_any(*_RESULTS)
+    with bench.m.If(turns.own):
+        bench.m.d.comb += [
+            must.eq(results | (left == 1)),
+            never.eq((issues & ~results) | (left > 1) | (goes & ~dut.issued & ~dut.error)),
+        ]
+    must_now, never_now = bench.past(must, "must_now"), bench.past(never, "never_now")
+    turn = (registers.target_warp == bench.past(dut.turn, "turn_past")) & ~bench.past(turns.idle, "idle_past")
+    apart = (turns.number(READ) >= watch.config.warps) | (registers.warp != registers.target_warp)
+    bench.require(
+        "results_in_its_turn",
+        (~registers.write | (turn & bench.started & apart))
+        & (~must_now | (registers.write & (registers.target == bench.past(to, "to_past"))))
+        & ~(never_now & registers.write),
+    )
+    return left, target
 
 
 def proof(config: MachineConfig) -> Proof:
-    """The proof for the sequencer of a warp, with its faults."""
-    blinks = blinking("An offer that is not accepted vanishes for a cycle.", "issue")
-    faults = (
-        planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, 6),
-        planted("wait-for-free", "wait_takes", _take_once, 6),
-        planted("offer-blinks", "offer_is_stable", blinks, 6),
-        planted("issued-twice", "accepted_is_issued", _asks_twice, 6),
-        planted("error-passed", "nothing_after_error", _forgets_error, 6),
-        planted("parameter-unknown", "names_exist", _other_parameter, 6),
-        planted("pc-unwrapped", "pc_in_memory", _pc_beyond, 6),
-        planted("channel-unknown", "names_exist", _next_channel, 6),
-        planted("error-issues", "error_does_not_issue", _error_issues, 6),
-        planted("stop-ignored", "nothing_while_stopped", _runs_on, 6),
-    )
+    """The proof for the sequencer of all warps, with its faults."""
+    faults = sequencer_faults.faults(config)
     return Proof(
-        "sequencer", "sequencer of a warp", STATEMENTS, lambda bench: build(bench, config), faults, 3, 10
+        "sequencer", "sequencer of the warps", STATEMENTS, lambda bench: build(bench, config), faults, 3, 14
     )

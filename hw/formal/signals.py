@@ -1,116 +1,119 @@
-"""Proof about the signals of a warp that wait: in order, once, never early, never late."""
+"""Proof about the signals of the warps that wait: in order, once, never early, never late."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data
 from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import MachineConfig
 from hw.formal.bench import Bench, past
 from hw.formal.proof import Proof, planted
-from hw.rtl.core.signals import CHANNEL_BITS, COUNT_BITS, PendingSignals
+from hw.formal.turns import Turns
+from hw.rtl.core.signals import AHEAD, CHANNEL_BITS, COUNT_BITS, PendingSignals
 from hw.rtl.interfaces import PC_BITS
 
 STATEMENTS = {
-    "fires_are_signals": "no more signals fire than were issued, and no more wait than there is room for",
-    "fires_in_its_cycle": "a signal whose turn it is fires in exactly the first cycle in which all "
-    "operations issued before it are complete",
-    "fires_itself": "what fires is the channel and the pc of the oldest signal",
-    "counts_shown": "`outstanding`, `some`, `room` and `empty` tell how many operations and signals are "
-    "under way",
+    "fires_are_signals": "no more signals of a warp fire than it has issued, only in its turns, and no more "
+    "wait than there is room for",
+    "fires_in_its_turn": "a signal that is its warp's oldest fires in exactly the first turn of the warp in "
+    "which all operations that the warp issued before it were complete in an earlier cycle, whatever other "
+    "warps do",
+    "fires_itself": "what fires is the channel and the pc of the oldest signal of the warp that has its turn",
+    "counts_shown": "in its turn, `some`, `room` and `empty` tell how many operations and signals of a warp "
+    "are under way, whatever other warps do",
 }
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Follow one signal, any one, from its issue to its fire.
+    """Follow one signal of one warp, any one, from its issue to its fire.
 
-    Assumed of the sequencer: one instruction in a cycle, a signal only where there is room; of the engines:
-    completions only of operations that were issued, and no more of these than a queue and an engine hold.
+    Assumed of the sequencer: turns go round, and in its turn a warp that runs issues one instruction, a
+    signal only where there is room; of the engines: completions only of operations that the warp has issued,
+    and no more of these than a queue and an engine hold. What other warps do, and what completes for them,
+    may be anything.
     """
-    dut = bench.add(PendingSignals(), "dut")
+    dut = bench.add(PendingSignals(config), "dut")
+    turns = Turns(bench, config)
     depth = isa.TIMING.pending_signals
     most = config.queue_depth + isa.TIMING.in_flight + 1
     sync = bench.m.d.sync
     operations, waiting = Signal(COUNT_BITS, name="operations"), Signal(range(depth + 2), name="waiting")
+    issues = bench.value(turns.own & dut.issue, "issues")
+    signals = bench.value(turns.own & dut.signal, "signals")
+    fires = bench.value(turns.own & dut.fire, "fires")
+    completes = bench.value(dut.complete.bit_select(turns.watched, 1), "completes")
+    bench.assume((dut.warp == turns.warp()) & (dut.warp_ahead == turns.warp(AHEAD)))
+    bench.assume(~turns.idle | ~dut.runs)
+    bench.assume(dut.runs | ~(dut.issue | dut.signal))
     bench.assume(~(dut.issue & dut.signal))
     bench.assume(~dut.signal | dut.room)
-    bench.assume(~dut.complete | (operations != 0))
-    bench.assume(~dut.issue | (operations < most))
-    sync += [
-        operations.eq(operations + dut.issue - dut.complete),
-        waiting.eq(waiting + dut.signal - dut.fire),
-    ]
+    bench.assume(~completes | (operations != 0))
+    bench.assume(~issues | (operations < most))
+    sync += [operations.eq(operations + issues - completes), waiting.eq(waiting + signals - fires)]
 
     pick = bench.free(1, "pick")
     watching = Signal(name="watching")
     ahead, needs = Signal(range(depth + 1), name="ahead"), Signal(COUNT_BITS, name="needs")
     channel, pc = Signal(CHANNEL_BITS, name="watched_channel"), Signal(PC_BITS, name="watched_pc")
-    here = bench.value(watching | (pick & dut.signal), "here")
+    here = bench.value(watching | (pick & signals), "here")
     before = bench.value(Mux(watching, ahead, waiting), "before")
     owed = bench.value(Mux(watching, needs, operations), "owed")
-    owed_now = bench.value(owed - (dut.complete & (owed != 0)), "owed_now")
-    turn = bench.value(here & (before == 0), "turn")
+    turn = bench.value(here & turns.own & dut.runs & (before == 0), "turn")
     expected_channel = Mux(watching, channel, dut.channel)
     expected_pc = Mux(watching, pc, dut.pc)
-    sync += [watching.eq(here & ~(turn & dut.fire)), needs.eq(owed_now), ahead.eq(before - dut.fire)]
+    sync += [
+        watching.eq(here & ~(turn & dut.fire)),
+        needs.eq(owed - (completes & (owed != 0))),
+        ahead.eq(before - fires),
+    ]
     with bench.m.If(~watching):
         sync += [channel.eq(dut.channel), pc.eq(dut.pc)]
 
-    bench.require("fires_are_signals", (~dut.fire | (waiting != 0) | dut.signal) & (waiting <= depth))
-    bench.require("fires_in_its_cycle", ~turn | (dut.fire == (owed_now == 0)))
+    bench.require(
+        "fires_are_signals",
+        (~fires | (waiting != 0) | signals) & (waiting <= depth) & (~dut.fire | dut.runs),
+    )
+    bench.require("fires_in_its_turn", ~turn | (dut.fire == (owed == 0)))
     itself = (dut.fire_channel == expected_channel) & (dut.fire_pc == expected_pc)
     bench.require("fires_itself", ~(turn & dut.fire) | itself)
-    shown = (dut.room == (waiting != depth)) & (dut.empty == (waiting == 0)) & (dut.outstanding == operations)
-    bench.require("counts_shown", shown & (dut.some == (operations != 0)))
+    shown = (dut.room == (waiting != depth)) & (dut.empty == (waiting == 0)) & (dut.some == (operations != 0))
+    bench.require("counts_shown", ~turns.own | shown)
 
     def tied() -> Value:
-        # An entry is the channel, the count of operations issued before it, and the pc. What entries wait
-        # for grows from the oldest to the youngest; the i-th waits in vain for no longer than it takes the
-        # i before it to fire.
-        queue = bench.queue(dut, "queue", depth)
-        issued, completed = bench.register(dut, "issued"), bench.register(dut, "completed")
+        # What entries wait for grows from the oldest to the youngest. From when the i-th waits in vain on,
+        # the warp issues no more operations than it takes turns for it and the i before it to fire.
+        state = turns.state(dut, "state", bench.view(dut, "now").shape())
+        completed = [bench.register(dut, f"completed{w}") for w in range(config.warps)]
+        done = Value.cast(Array(completed)[turns.watched])
+        row, layout = bench.memory(dut, "entries"), bench.view(dut, "oldest").shape()
 
-        def owes(entry: Value) -> Value:
-            return (entry[CHANNEL_BITS : CHANNEL_BITS + COUNT_BITS] - completed)[:COUNT_BITS].as_signed()
+        def entry(number: Value | int) -> data.View:
+            return data.View(layout, row(Cat((state.oldest + number)[: len(state.oldest)], turns.watched)))
 
-        entries = [queue.entry(queue.place(i)) for i in range(depth)]
+        def owes(entry: data.View) -> Value:
+            return Value.cast(entry.needs - done)[:COUNT_BITS].as_signed()
+
+        entries = [entry(i) for i in range(depth)]
         ordered = []
-        for i, entry in enumerate(entries):
+        for i, one in enumerate(entries):
             following = (
                 operations if i == depth - 1 else Mux(waiting > i + 1, owes(entries[i + 1]), operations)
             )
-            ordered.append((waiting <= i) | ((owes(entry) <= following) & (owes(entry) >= i + 1 - depth)))
-        entry = queue.entry(queue.place(ahead))
-        mine = (
-            (entry[:CHANNEL_BITS] == channel)
-            & Mux(owes(entry) > 0, owes(entry) == needs, needs == 0)
-            & (entry[CHANNEL_BITS + COUNT_BITS :] == pc)
-        )
+            later = operations - owes(one)  # operations issued behind it
+            ordered.append((waiting <= i) | ((owes(one) <= following) & (later <= most + depth - 1 - i)))
+        one = entry(ahead)
+        mine = (one.channel == channel) & Mux(owes(one) > 0, owes(one) == needs, needs == 0) & (one.pc == pc)
         return (
-            queue.consistent
-            & (queue.level == waiting)
-            & ((issued - completed)[:COUNT_BITS] == operations)
+            (state.count == waiting)
+            & (Value.cast(state.issued - done)[:COUNT_BITS] == operations)
             & (operations <= most)
             & Cat(*ordered).all()
             & (~watching | ((ahead < waiting) & (needs <= operations) & mine))
         )
 
     bench.invariant("queue", tied)
-
-
-class LastInFirstOut(SyncFIFO):
-    """Of two waiting signals the younger fires first."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = super().elaborate(platform)
-        newest = Signal(self.width)
-        with m.If(self.w_en & self.w_rdy):
-            m.d.sync += newest.eq(self.w_data)
-        with m.If(self.level > 1):
-            m.d.comb += self.r_data.eq(newest)
-        return m
 
 
 def _issue_uncounted(m: Module, outer: Component, inner: Component) -> None:
@@ -120,24 +123,55 @@ def _issue_uncounted(m: Module, outer: Component, inner: Component) -> None:
 
 def _counts_twice(m: Module, outer: Component, inner: Component) -> None:
     """A completion counts twice."""
-    m.d.comb += inner.complete.eq(outer.complete | past(m, outer.complete & (outer.outstanding > 1)))
+    m.d.comb += inner.complete.eq(outer.complete | past(m, outer.complete))
 
 
-def _fires_twice(m: Module, outer: Component, inner: Component) -> None:
-    """A signal fires again in the next cycle."""
+def _counts_for_neighbour(m: Module, outer: Component, inner: Component) -> None:
+    """A completion counts for the warp above, too."""
+    m.d.comb += inner.complete.eq(outer.complete | outer.complete << 1)
+
+
+def _fires_again(m: Module, outer: Component, inner: Component) -> None:
+    """A signal fires again in the next turn, that of another warp."""
     m.d.comb += outer.fire.eq(inner.fire | past(m, inner.fire))
 
 
+def _fires_between(m: Module, outer: Component, inner: Component) -> None:
+    """A signal whose time has come fires in the next cycle, whosever turn it is."""
+    m.d.comb += outer.fire.eq(past(m, inner.fire))
+
+
+def _youngest(m: Module, outer: Component, inner: Component) -> None:
+    """Of the signals that wait the youngest fires first."""
+    newest = Signal(CHANNEL_BITS)
+    with m.If(outer.signal):
+        m.d.sync += newest.eq(outer.channel)
+    m.d.comb += outer.fire_channel.eq(Mux(inner.empty, inner.fire_channel, newest))
+
+
+def _for_all(m: Module, outer: Component, inner: Component) -> None:
+    """Operations count for whichever warp has its turn next."""
+    m.d.comb += inner.issue.eq(past(m, outer.issue))
+
+
 def proof(config: MachineConfig) -> Proof:
-    """The proof for the pending signals of a warp, with its faults."""
+    """The proof for the pending signals of all warps, with its faults."""
+    rounds = 3 * config.derived.period
     faults = (
-        planted("completion-doubled", "fires_in_its_cycle", _counts_twice),
-        planted("fires-twice", "fires_are_signals", _fires_twice),
-        planted(
-            "order-swapped", "fires_itself", LastInFirstOut, replaces="hw.rtl.core.signals.fifo.SyncFIFO"
-        ),
-        planted("issue-uncounted", "counts_shown", _issue_uncounted),
+        planted("completion-doubled", "fires_in_its_turn", _counts_twice, rounds),
+        planted("completion-of-neighbour", "fires_in_its_turn", _counts_for_neighbour, rounds),
+        planted("fires-twice", "fires_are_signals", _fires_again, rounds),
+        planted("fires-between", "fires_are_signals", _fires_between, rounds),
+        planted("order-swapped", "fires_itself", _youngest, rounds),
+        planted("issue-uncounted", "counts_shown", _issue_uncounted, rounds + 2),
+        planted("issue-of-neighbour", "counts_shown", _for_all, rounds),
     )
     return Proof(
-        "signals", "pending signals of a warp", STATEMENTS, lambda bench: build(bench, config), faults, 1, 14
+        "signals",
+        "pending signals of the warps",
+        STATEMENTS,
+        lambda bench: build(bench, config),
+        faults,
+        3,
+        14,
     )

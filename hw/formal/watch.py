@@ -1,0 +1,145 @@
+"""What the proof of the sequencer watches: one warp, and one place of its program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component
+
+from hw import isa
+from hw.config import MachineConfig
+from hw.formal.bench import Bench
+from hw.formal.turns import Turns
+from hw.rtl.core import sequencer
+from hw.rtl.core.alu import Multiplier
+from hw.rtl.core.decoder import stored
+from hw.rtl.core.sequencer import Sequencer
+
+OPCODE = {name: spec.opcode for name, spec in isa.INSTRUCTIONS.items()}
+
+
+class _Product(Multiplier):
+    """Stands in for the multiplier: another result, after as many cycles."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.product.eq(self.a ^ self.b)
+        return m
+
+
+class _Part:
+    """Makes a part of the sequencer as its source does, and keeps it: its ports are looked at."""
+
+    def __init__(self, name: str):
+        self._make = getattr(sequencer, name)
+        self.made: Any = None
+
+    def __call__(self, *arguments: Any) -> Component:
+        self.made = self._make(*arguments)
+        return self.made  # type: ignore[no-any-return]
+
+
+class Watch:
+    """One warp and one place of its program with its word, any ones, and what the warp does there.
+
+    `runs` tells that it is the warp's turn in a run, `here` that its pc is the `place` too. `kept` is the
+    word as the program memory holds it. `executes` tells that the instruction issues and is not void.
+    `operations` are those of the warp that are not complete, `waiting` its signals that have not fired. `age`
+    counts the cycles since the reset, up to `period`.
+    """
+
+    def __init__(self, bench: Bench, config: MachineConfig):
+        self.bench, self.config, self.turns = bench, config, Turns(bench, config)
+        self.registers, self.loops = _Part("RegisterFile"), _Part("LoopStack")
+        self.pending = _Part("PendingSignals")
+        with contextlib.ExitStack() as stack:
+            for name, part in (
+                ("Multiplier", _Product),
+                ("RegisterFile", self.registers),
+                ("LoopStack", self.loops),
+                ("PendingSignals", self.pending),
+            ):
+                stack.enter_context(mock.patch.object(sequencer, name, part))
+            self.dut = dut = bench.add(Sequencer(config), "dut")
+        self._host()
+        self._program()
+        self.runs = bench.value(self.turns.own & dut.run.bit_select(self.turns.watched, 1), "runs")
+        self.here = bench.value(self.runs & (dut.pc == self.place), "here")
+        self.executes = bench.value(dut.issued & ~dut.void, "executes")
+        self._operations()
+
+    def is_any(self, *names: str) -> Value:
+        """Whether the word is one of these instructions."""
+        return Cat(self.word[isa.OPCODE_LOW :] == OPCODE[name] for name in names).any()
+
+    def _host(self) -> None:
+        """A reset, a round of turns, then one run of the enabled warps, over two cycles after an error."""
+        bench, dut, period = self.bench, self.dut, self.config.derived.period
+        self.age = Signal(range(period + 1), name="age")
+        ran, self.failed = Signal(name="ran"), Signal(name="failed")
+        any_run = bench.value(dut.run.any(), "any_run")
+        self.over = bench.past(self.failed, "over")
+        enable = bench.constant(self.config.warps, "enable")
+        bench.m.d.sync += [
+            self.age.eq(Mux(self.age == period, period, self.age + 1)),
+            ran.eq(ran | any_run),
+            self.failed.eq(self.failed | dut.error),
+        ]
+        bench.assume(~dut.clear)
+        bench.assume((dut.run == 0) | (dut.run == enable))
+        bench.assume(~any_run | ((self.age == period) & ~self.over))
+        bench.assume(~(any_run & ran) | bench.past(any_run, "ran_past"))
+        bench.invariant("age", lambda: (self.age <= period) & (~ran | (self.age == period)))
+
+    def _program(self) -> None:
+        """The word of the place comes whenever that is asked for; all words are as memories hold them."""
+        bench, dut = self.bench, self.dut
+        self.place, self.word = bench.constant(len(dut.fetch_pc), "place"), bench.constant(32, "place_word")
+        self.kept = bench.value(stored(self.config, self.word), "place_stored")
+        self.asked = Cat(bench.past(dut.fetch_pc, "asked"), bench.past(dut.fetch_warp, "asked_warp"))
+        asked = bench.started & (self.asked == Cat(self.place, self.turns.watched))
+        bench.assume(~asked | (dut.word == self.kept))
+        bench.assume(self.is_stored(dut.word))
+
+    def is_stored(self, word: Value) -> Value:
+        """Whether a word is as program memories hold it."""
+        return word == stored(self.config, word[: isa.WORD_BITS])
+
+    def _operations(self) -> None:
+        bench, dut = self.bench, self.dut
+        self.operations = operations = Signal(6, name="operations")
+        completes = dut.complete.bit_select(self.turns.watched, 1)
+        begins = bench.value(self.turns.own & dut.issue.valid & ~dut.issue.sets, "begins")
+        bench.assume(~completes | (operations != 0))
+        bench.assume(~begins | (operations < self.config.queue_depth + isa.TIMING.in_flight + 1))
+        pending = self.pending.made
+        signals = bench.value(self.turns.own & pending.signal, "signals")
+        fires = bench.value(self.turns.own & dut.fire, "fires")
+        self.waiting = Signal(range(isa.TIMING.pending_signals + 2), name="waiting")
+        bench.m.d.sync += [
+            operations.eq(operations + begins - completes),
+            self.waiting.eq(self.waiting + signals - fires),
+        ]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the bench knows of the watched warp, for invariants.
+
+    `goes` tells that it has surely neither halted nor divides, `erred` that it had an error, `goes_on`
+    whether a pc is one at which it may stand. `names` and `values` are what was asked of the registers, and
+    what they gave, 0, 1, 2 and 3 cycles ago. `left` are the turns of its division, `target` is the register.
+    """
+
+    goes: Signal
+    erred: Signal
+    goes_on: Callable[[Value], Value]
+    names: list[Value]
+    values: list[Value]
+    left: Signal
+    target: Signal
