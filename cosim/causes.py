@@ -97,7 +97,7 @@ class CriticalPath:
 
     @cached_property
     def _program(self) -> Program:
-        return Program.of(self.job)
+        return Program.of(self.job, self.config)
 
     @cached_property
     def _lanes(self) -> Mapping[LaneName, Columns]:
@@ -192,45 +192,52 @@ class CriticalPath:
         if cycle > lane["start"][index] and what is not None and not code & 1:
             held = None
             if what.name == "wait":
-                held = self._fired(what.fields["channel"], cycle - 1)
+                held = self._fired(what.fields["channel"], cycle)
             elif what.name == "signal":
-                held = self._fired_by(warp, cycle - 1)
+                held = self._fired_by(warp, cycle)
             elif what.spec.engine is not None:
                 held = self._holding(warp, ENGINES.index(what.spec.engine), cycle)
             if held is not None:
                 return held
         return self._issue(warp, int(lane["end"][index - 1]) - 1) if index else None
 
-    def _fired(self, channel: int, cycle: int) -> _Event | None:
-        """The signal that put a token into a channel in a cycle."""
-        found = (self._fired_by(warp, cycle) for warp in self._signals)
-        signals = (e for e in found if e and self._signals[e.lane]["channel"][e.at] == channel)
-        return next(signals, None)
+    # A warp that was held goes on in the first turn behind what held it: that happened since its turn before.
 
-    def _fired_by(self, warp: int, cycle: int) -> _Event | None:
-        """The signal of a warp that fired in a cycle."""
-        cycles = self._signals[warp]["cycle"]
-        index = int(np.searchsorted(cycles, cycle))
-        found = index < len(cycles) and cycles[index] == cycle
-        return _Event(EventKind.SIGNAL, warp, index, cycle + 1) if found else None
+    def _fired(self, channel: int, cycle: int) -> _Event | None:
+        """The signal to a channel that ended a wait in a cycle."""
+        found = (self._fired_by(warp, cycle, channel) for warp in self._signals)
+        return min((event for event in found if event), key=lambda e: e.end, default=None)
+
+    def _fired_by(self, warp: int, cycle: int, channel: int | None = None) -> _Event | None:
+        """The signal of a warp, to a channel if given, that fired since the turn before one in a cycle."""
+        lane = self._signals[warp]
+        first, end = np.searchsorted(lane["cycle"], (cycle - self.config.derived.period, cycle))
+        for index in range(first, end):
+            if channel is None or lane["channel"][index] == channel:
+                return _Event(EventKind.SIGNAL, warp, index, int(lane["cycle"][index]) + 1)
+        return None
 
     def _ended(self, warp: int, cycle: int) -> _Event | None:
-        """The operation of a warp that completed in a cycle."""
+        """The last operation of a warp that completed since the turn before one in a cycle."""
+        found = []
         for engine, lane in self._engines.items():
-            index = int(np.searchsorted(lane["end"], cycle + 1))
-            if index < len(lane["end"]) and lane["end"][index] == cycle + 1 and lane["warp"][index] == warp:
-                return _Event(EventKind.COMPLETE, engine, index, cycle + 1)
-        return None
+            first, end = np.searchsorted(lane["end"], (cycle - self.config.derived.period + 1, cycle + 1))
+            own = np.flatnonzero(lane["warp"][first:end] == warp)
+            if len(own):
+                index = int(first + own[-1])
+                found.append(_Event(EventKind.COMPLETE, engine, index, int(lane["end"][index])))
+        return max(found, key=lambda e: e.end, default=None)
 
     def _holding(self, warp: int, engine: int, cycle: int) -> _Event | None:
         """What held an operation of an engine that issued in a cycle: one of its warp, or a full queue."""
-        other = self._ended(warp, cycle - 1)
+        other = self._ended(warp, cycle)
         if other is not None and other.lane != engine:
             return other
         lane = self._engines.get(engine)
         if lane is None:
             return None
-        open_ = np.searchsorted(lane["issued"], cycle) - np.searchsorted(lane["end"], cycle)
+        before = cycle - self.config.derived.period
+        open_ = np.searchsorted(lane["issued"], before) - np.searchsorted(lane["end"], before)
         return self._working(engine, cycle) if open_ >= self.config.queue_depth else None
 
     def _before_signal(self, warp: int, index: int) -> _Event:
@@ -238,7 +245,7 @@ class CriticalPath:
         lane = self._signals[warp]
         cycle, issued = int(lane["cycle"][index]), int(lane["instruction"][index])
         if int(self._warps[warp]["end"][issued]) <= cycle:
-            awaited = self._ended(warp, cycle) or self._fired_by(warp, cycle - 1)
+            awaited = self._ended(warp, cycle) or self._fired_by(warp, cycle)
             if awaited is not None:
                 return awaited
         return _Event(EventKind.ISSUE, warp, issued, int(self._warps[warp]["end"][issued]))

@@ -15,7 +15,7 @@ import numpy as np
 
 from cosim.job import Event, EventKind, Job, Outcome
 from hw.assembly import Code, decode
-from hw.config import ENGINES
+from hw.config import ENGINES, MachineConfig
 
 #: Kinds of lanes, in the order of the page.
 KINDS = ("warp", "engine", "channel", "grid")
@@ -44,22 +44,25 @@ class Program:
     """The instructions of a job; those of a warp follow each other from `base[warp]` on.
 
     `codes` holds what each word means. The last place of each warp stands for every pc outside its program,
-    the last of all for warps without one.
+    the last of all for warps without one. `period` is the number of cycles from one turn of a warp to the
+    next.
     """
 
     base: Mapping[int, int]
     sizes: Mapping[int, int]
     codes: tuple[Code | None, ...]
+    period: int
 
     @classmethod
-    def of(cls, job: Job) -> Program:
+    def of(cls, job: Job, config: MachineConfig) -> Program:
         """The instructions of all warps."""
         base: dict[int, int] = {}
         codes: list[Code | None] = []
         for warp, words in sorted(job.programs.items()):
             base[warp] = len(codes)
             codes += [*map(decode, words), None]
-        return cls(base, {warp: len(words) for warp, words in job.programs.items()}, (*codes, None))
+        sizes = {warp: len(words) for warp, words in job.programs.items()}
+        return cls(base, sizes, (*codes, None), config.derived.period)
 
     def places(self, warps: np.ndarray, pcs: np.ndarray) -> np.ndarray:
         """Places of instructions by warp and pc (shape (n,))."""
@@ -83,11 +86,14 @@ def lanes_of(program: Program, outcome: Outcome) -> Lanes:
     code = program.places(warp, pc)
     found: Lanes = {}
     happened = (kind == EventKind.ISSUE) | (kind == EventKind.VOID)
-    cost = np.array([1 if c is None else c.spec.cycles for c in program.codes])
+    cost = np.array([1 if c is None else c.spec.turns for c in program.codes]) * program.period
     for number in program.base:
         own = happened & (warp == number)
         void = kind[own] == EventKind.VOID
-        found[LaneName(0, number)] = _warp(cycle[own], code[own], void, cost)
+        after = cycle[own] + np.where(void, program.period, cost[code[own]])
+        ready = np.concatenate([[number], after[:-1]])[: len(after)]
+        columns = {"start": np.minimum(ready, cycle[own]), "end": cycle[own] + 1}
+        found[LaneName(0, number)] = columns | {"code": 2 * code[own] + void}
     _engines(found, program, cycle, warp, kind, code)
     _channels(found, program, cycle, kind, code)
     _stores(found, outcome)
@@ -98,13 +104,6 @@ def table(events: Sequence[Event]) -> np.ndarray:
     """Events as rows of cycle, warp, kind and pc."""
     flat = np.fromiter(itertools.chain.from_iterable(events), np.int64, 4 * len(events))
     return flat.reshape(-1, 4)
-
-
-def _warp(cycle: np.ndarray, code: np.ndarray, void: np.ndarray, cost: np.ndarray) -> Columns:
-    """Instructions of a warp."""
-    after = cycle + np.where(void, 1, cost[code])
-    ready = np.concatenate([np.zeros(1, np.int64), after[:-1]])[: len(cycle)]
-    return {"start": np.minimum(ready, cycle), "end": cycle + 1, "code": 2 * code + void}
 
 
 def _engines(

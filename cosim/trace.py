@@ -14,16 +14,16 @@ from typing import Any
 from cosim.job import Job, Outcome
 from cosim.lanes import KINDS, LaneName, Program, lanes_of
 from hw.assembly import disassemble
-from hw.config import ENGINES
+from hw.config import ENGINES, MachineConfig
 
 Slice = dict[str, Any]
 #: First track of each kind that has any.
 _TRACKS = {"warp": 0, "engine": 100, "grid": 1000}
 
 
-def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+def document(config: MachineConfig, job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     """Outcomes of a job by name (`model`, `rtl`), each as a process of its own, for `json` to write."""
-    program = Program.of(job)
+    program = Program.of(job, config)
     events: list[Slice] = []
     for process, (name, outcome) in enumerate(outcomes.items(), 1):
         part = [_name("process", 0, f"{name}: {outcome.cycles} cycles")]
@@ -37,13 +37,13 @@ def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     }
 
 
-def documents(runs: Iterable[tuple[Job, Mapping[str, Outcome]]]) -> dict[str, Any]:
+def documents(config: MachineConfig, runs: Iterable[tuple[Job, Mapping[str, Outcome]]]) -> dict[str, Any]:
     """The traces of several jobs in one document, each with processes of its own."""
     whole: dict[str, Any] = {}
     events: list[Any] = []
     first = 0
     for job, outcomes in runs:
-        whole = document(job, outcomes)
+        whole = document(config, job, outcomes)
         events += [event | {"pid": event["pid"] + first} for event in whole["traceEvents"]]
         first += len(outcomes)
     return whole | {"traceEvents": events}

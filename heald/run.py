@@ -178,7 +178,7 @@ class Run:
         parts = [
             (r.job, {f"{r.name} (model)": r.predicted, f"{r.name} (RTL)": r.observed}) for r in self.results
         ]
-        write_text(Path(file), json.dumps(trace.documents(parts)))
+        write_text(Path(file), json.dumps(trace.documents(self.config, parts)))
 
     def compare_reference(self) -> Any:
         """Raises `InputError`: only a model can be compared with onnxruntime."""

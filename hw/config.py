@@ -20,6 +20,7 @@ from hw import toml_text
 from hw.errors import InputError, unknown
 from hw.fabric import Fabric, Unit
 from hw.fabric import toml as fabrics
+from hw.isa import TIMING
 
 #: Memory ports in the order of their numbers (harness, stall patterns, counters).
 PORTS = ("load_a", "load_b", "load_c", "store")
@@ -66,7 +67,7 @@ class MachineConfig:
     load_b_latency: int = _setting(20, 1, 1000, "read latency of port load B")
     load_c_latency: int = _setting(20, 1, 1000, "read latency of port load C")
     store_latency: int = _setting(20, 1, 1000, "write response latency of port store")
-    warps: int = _setting(6, 1, 16, "warp sequencers")
+    warps: int = _setting(6, 1, 16, "warps, which take turns at one sequencer")
     registers: int = _setting(32, 8, 32, "scalar registers of a warp, r0 (always 0) included")
     channels: int = _setting(16, 1, 64, "sync channels")
     channel_depth: int = _setting(8, 8, 255, "most tokens that a channel holds")
@@ -168,7 +169,8 @@ class Derived:
     """What follows from a `MachineConfig`; raises `InputError` where it contradicts itself.
 
     `buffer_a`, `buffer_b`, `scratch`, `out` are `BufferShape`s; `acc_word_bytes`, `acc_words` and
-    `acc_bank_words` size the accumulator, whose word is one row of a block.
+    `acc_bank_words` size the accumulator, whose word is one row of a block. `period` is the number of cycles
+    from one turn of a warp to its next.
     """
 
     def __init__(self, c: MachineConfig):
@@ -177,6 +179,7 @@ class Derived:
         wide = max(c.load_c_bytes, c.store_bytes)
         self.scratch = self._buffer("scratch_bytes", c.scratch_bytes, 1, wide)
         self.out = self._buffer("out_bytes", c.out_bytes, 1, max(4, c.store_bytes))
+        self.period = max(TIMING.sequencer, c.warps)
         self.acc_word_bytes = 4 * c.cols
         self.acc_words = c.acc_bytes // self.acc_word_bytes
         self.acc_bank_words = self.acc_words // c.acc_banks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hw.config import ENGINES, FIELDS, MachineConfig
 
 IDENTIFICATION = 0x4845414C  # "HEAL"
-VERSION = 0x0003_0000
+VERSION = 0x0004_0000
 
 #: Bits of CONTROL.
 START, CLEAR = 0, 1
@@ -20,8 +20,8 @@ READ, WRITE = 0, 1
 #: Counters of every warp and of every engine, with what they count; those of the grid count other cycles.
 WARP_COUNTERS = {
     "instructions": "instructions that warp {} issued",
-    "stall_channel": "cycles in which a wait held warp {}",
-    "stall_engine": "cycles in which an engine operation or a full signal queue held warp {}",
+    "stall_channel": "turns in which a wait held warp {}",
+    "stall_engine": "turns in which an engine operation or a full signal queue held warp {}",
 }
 ENGINE_COUNTERS = {
     "operations": "operations that {} completed",

@@ -99,17 +99,17 @@ class Instruction:
     """One instruction: name, opcode, format, meaning, cost.
 
     `operands` name the four registers of an engine operation in field order, `parameters` the
-    parameter registers that it reads as well, `engine` the engine that executes it. `cycles` is the
-    time from its issue to the next instruction's earliest issue. `semantics` is what an instruction that
-    writes a register computes from its `sources`.
+    parameter registers that it reads as well, `engine` the engine that executes it. `turns` is the
+    number of turns from its issue to the next instruction's earliest issue. `semantics` is what an
+    instruction that writes a register computes from its `sources`.
     """
 
     name: str
     opcode: int
     format: Format
     meaning: str
-    cycles: int = 1
-    timing: str = "1 cycle."
+    turns: int = 1
+    timing: str = "1 turn."
     engine: str | None = None
     operands: tuple[Operand, ...] = ()
     parameters: tuple[str, ...] = ()
@@ -147,7 +147,6 @@ class Cause(enum.IntEnum):
     BUFFER_RANGE = 3, "address outside a buffer, the accumulator or the scratchpad"
     WINDOW = 4, "address outside the memory windows that the host opened"
     CHANNEL_OVERFLOW = 5, "signal on a channel that is full"
-    CHANNEL_CONFLICT = 6, "two warps signalled, or two warps awaited, one channel in one cycle"
     CHECK_WORD = 7, "check word of the program differs, or none was given before start"
     WATCHDOG = 8, "no progress within the watchdog's time"
     BUS = 9, "the memory answered with an error"
@@ -157,8 +156,8 @@ class Cause(enum.IntEnum):
     BITSTREAM = 13, "configuration of the CGRA grid that is wrong or for another grid, or none to keep"
 
 
-MUL_CYCLES = 3
-DIV_CYCLES = 36
+#: Turns from a division to the instruction behind it.
+DIV_TURNS = 36
 
 #: Binary operations: position in the list is the low part of the opcode.
 BINARY = {
@@ -267,7 +266,7 @@ _CGRA_OPERANDS = (
     Operand("live1", 32, "scalar 1 of the launch"),
 )
 
-_HELD_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Warps)."
+_HELD_TIMING = "1 turn when nothing holds it (see docs/machine.md, Warps)."
 
 
 def _scalar_rows() -> list[Instruction]:
@@ -284,7 +283,7 @@ def _scalar_rows() -> list[Instruction]:
             f.LOOP,
             "executes the next `length` instructions rs1 times; rs1 <= 0 skips them. Two loops must not "
             "end on the same instruction",
-            timing="1 cycle; returning to the first instruction costs nothing.",
+            timing="1 turn; returning to the first instruction costs nothing.",
         ),
         Instruction("jump", 7, f.JUMP, "continues at pc + 1 + offset; must not cross a loop's border"),
         Instruction(
@@ -292,26 +291,26 @@ def _scalar_rows() -> list[Instruction]:
             8,
             f.CHANNEL,
             "takes one token from the channel",
-            timing="issues in the first cycle in which the channel holds a token.",
+            timing="issues in the first turn in which the channel holds a token.",
         ),
         Instruction(
             "signal",
             9,
             f.CHANNEL,
             "puts one token into the channel when all earlier operations of the warp are complete",
-            timing="1 cycle; does not hold the warp unless too many signals are pending.",
+            timing="1 turn; does not hold the warp unless too many signals are pending.",
         ),
         *(
-            Instruction(name, opcode, form, f"parameter = {value}; {wider}", timing=_HELD_TIMING)
+            Instruction(name, opcode, form, f"parameter = {value}; {wider}")
             for name, opcode, form, value in (("param", 10, f.PARAM, "rs1"), ("parami", 11, f.PARAMI, "imm"))
         ),
     ]
     for i, (name, meaning) in enumerate(BINARY.items()):
-        cycles = {"mul": MUL_CYCLES, "div": DIV_CYCLES, "rem": DIV_CYCLES}.get(name, 1)
-        cost = f"{cycles} cycle{'s' * (cycles > 1)}."
+        turns = DIV_TURNS if name in ("div", "rem") else 1
+        cost = f"{turns} turn{'s' * (turns > 1)}."
         for suffix, opcode, form, b in (("", REGISTER_FORM, f.R, "rs2"), ("i", IMMEDIATE_FORM, f.I, "imm")):
             text, value = meaning.format(b=b), SEMANTICS[name]
-            rows.append(Instruction(name + suffix, opcode + i, form, text, cycles, cost, semantics=value))
+            rows.append(Instruction(name + suffix, opcode + i, form, text, turns, cost, semantics=value))
     return rows
 
 
@@ -388,6 +387,7 @@ NEEDS_GRID = ("cgra", "store_out")
 class Timing:
     """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""
 
+    sequencer: int = 6  # from one turn of a warp to its next, at least
     enqueue: int = 2  # from issue to the first cycle in which an engine can take the operation
     load_request: int = 2  # from taking an operation to presenting its first request
     load_write: int = 3  # from the last response to completion

@@ -81,7 +81,7 @@ def isa_dict() -> dict[str, Any]:
                 "opcode": i.opcode,
                 "format": i.format.name,
                 "meaning": i.meaning,
-                "cycles": i.cycles,
+                "turns": i.turns,
                 "timing": i.timing,
                 "engine": i.engine,
                 "operands": [asdict(operand) for operand in i.operands],

@@ -15,6 +15,12 @@ ADDRESS_BITS = 32
 PC_BITS = 14
 WARP_BITS = 4
 
+
+def warp_number(config: MachineConfig) -> range:
+    """The numbers of the warps of a machine, of a bit at least."""
+    return range(max(2, config.warps))
+
+
 HostRequest = data.StructLayout({"address": 16, "data": 32, "write": 1})
 ReadRequest = ADDRESS_BITS
 WriteResponse = data.StructLayout({"error": 1})

@@ -11,17 +11,16 @@ from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import csr, isa
 from hw.config import ENGINES, PORTS, MachineConfig
-from hw.isa import STORED_BITS
 from hw.rtl.cgra.grid import Grid
 from hw.rtl.cgra_port import CgraPort
 from hw.rtl.core.channels import Channels
 from hw.rtl.core.decoder import stored
-from hw.rtl.core.fetch import ProgramMemory
 from hw.rtl.core.host import Host
 from hw.rtl.core.issue import Issue
+from hw.rtl.core.program import ProgramMemory
 from hw.rtl.core.sequencer import Sequencer
 from hw.rtl.gemm import Gemm
-from hw.rtl.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
+from hw.rtl.interfaces import PC_BITS, ErrorReport, HostRequest, ReadPort, WritePort, warp_number
 from hw.rtl.memory.accumulator import Accumulator
 from hw.rtl.memory.buffer import BankedBuffer
 from hw.rtl.memory.loader import Loader
@@ -81,13 +80,14 @@ class Machine(Component):
             self.done.eq(host.done),
             self.error.eq(host.failed),
             self.cycle.eq(host.cycle),
-            host.finished.eq(Cat(w.finished | ~host.enable[i] for i, w in enumerate(warps)).all()),
+            host.finished.eq((warps.through | ~host.enable).all()),
+            host.event.eq(warps.issued | warps.fire | warps.complete.any()),
             host.quiet.eq(Cat(e.control.quiet for e in engines.values()).all()),
             host.progress.eq(
                 Cat(
                     *[e.control.progress for e in engines.values()],
                     # Whether an error is progress does not matter.
-                    Cat(w.moves for w in warps).any() & host.run,
+                    warps.moves & host.run,
                     self._trace["trace_complete"],
                 ).any()
             ),
@@ -152,53 +152,55 @@ class Machine(Component):
             ]
         return grid.port
 
-    def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> list[Sequencer]:
-        """Sequencers with their programs, channels between them, queues to the engines."""
+    def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> Sequencer:
+        """The warps with their programs, channels between them, queues to the engines."""
         c = self.config
-        issue, channels = Issue(c), Channels(c)
+        warps, issue, channels, program = Sequencer(c), Issue(c), Channels(c), ProgramMemory(c)
+        m.submodules.warps = cleared(warps)
         m.submodules.issue = cleared(issue)
         m.submodules.channels = cleared(channels)
-        m.d.comb += [issue.clear.eq(host.clear), issue.clear_index.eq(host.clear_index)]
+        m.submodules.program = program
         for name, engine in engines.items():
             connect(m, getattr(issue, name), engine.control.operation)
-        program_data = Signal(STORED_BITS)
-        m.d.comb += program_data.eq(stored(c, host.program_data))
-        warps = []
+        connect(m, warps.issue, issue.issue)
+        m.d.comb += [
+            issue.clear.eq(host.clear),
+            issue.clear_index.eq(host.clear_index),
+            warps.room.eq(issue.room),
+            warps.clear.eq(host.clear),
+            warps.clear_index.eq(host.clear_index),
+            warps.run.eq(host.execute),
+            program.warp.eq(warps.fetch_warp),
+            program.pc.eq(warps.fetch_pc),
+            warps.word.eq(program.word),
+            program.write.eq(host.program_write),
+            program.write_warp.eq(host.program_warp),
+            program.write_pc.eq(host.program_address),
+            program.data.eq(stored(c, host.program_data)),
+            warps.tokens.eq(channels.tokens),
+            channels.fire.eq(warps.fire),
+            channels.fire_channel.eq(warps.fire_channel),
+            channels.take.eq(warps.take),
+            channels.take_channel.eq(warps.take_channel),
+        ]
+        events: list[Value] = []
         for w in range(c.warps):
-            warp, program = Sequencer(c), ProgramMemory(c.imem_words)
-            m.submodules[f"warp{w}"] = cleared(warp)
-            m.submodules[f"program{w}"] = program
-            connect(m, warp.issue, issue.warps[w])
+            turn = Signal(name=f"turn{w}")
             m.d.comb += [
-                program.read.eq(warp.fetch),
-                program.address.eq(warp.fetch_address),
-                warp.word.eq(program.word),
-                program.target.eq(warp.fetch_target),
-                warp.target_word.eq(program.target_word),
-                program.write.eq(host.program_write[w]),
-                program.write_address.eq(host.program_address),
-                program.data.eq(program_data),
-                warp.clear.eq(host.clear),
-                warp.clear_register.eq(host.clear_index),
-                warp.load.eq(host.load),
-                warp.run.eq(host.execute[w]),
-                warp.tokens.eq(channels.tokens),
-                channels.fire[w].eq(warp.fire),
-                channels.fire_channel[w].eq(warp.fire_channel),
-                channels.take[w].eq(warp.take),
-                channels.take_channel[w].eq(warp.take_channel),
-                warp.complete.eq(
+                turn.eq(warps.turn == w),
+                warps.complete[w].eq(
                     Cat(e.control.complete & (e.control.complete_warp == w) for e in engines.values()).any()
                 ),
-                self._trace["trace_issue"][w].eq(warp.issued & host.run),
-                self._trace["trace_void"][w].eq(warp.void & host.run),
-                self._trace["trace_complete"][w].eq(warp.complete & host.run),
-                self._trace["trace_signal"][w].eq(warp.fire & host.run),
-                self._trace["trace_pc"].word_select(w, 16).eq(warp.pc),
+                self._trace["trace_issue"][w].eq(turn & warps.issued & host.run),
+                self._trace["trace_void"][w].eq(turn & warps.void & host.run),
+                self._trace["trace_complete"][w].eq(warps.complete[w] & host.run),
+                self._trace["trace_signal"][w].eq(turn & warps.fire & host.run),
+                self._trace["trace_pc"].word_select(w, 16).eq(warps.pc),
             ]
-            warps.append(warp)
+            events += [
+                turn & happened for happened in (warps.issued, warps.stall_channel, warps.stall_engine)
+            ]
         self._channels = channels
-        events = [e for w in warps for e in (w.issued, w.stall_channel, w.stall_engine)]
         for name in ENGINES:
             if name in engines:
                 control = engines[name].control
@@ -210,17 +212,14 @@ class Machine(Component):
         m.d.comb += host.counters.eq(Cat(*events))
         return warps
 
-    def _errors(self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Engine]) -> None:
-        """The first error counts: warps by number, then engines; and who is stuck when nothing moves.
+    def _errors(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
+        """The first error counts: warps, then engines; and who is stuck when nothing moves.
 
         Errors come late in a cycle; the host hears of them in the next one.
         """
-        channels = self._channels
-        at_channels = channels.overflow | channels.fire_conflict | channels.take_conflict
+        overflow = self._channels.overflow
         errors = {
-            "warps": Cat(warp.error for warp in warps).any(),
-            # Those of channels are the latest, so they are put together in the next cycle.
-            **{f"channels{w}": at_channels[w] for w in range(len(warps))},
+            "warps": warps.error | overflow,
             "engines": Cat(engine.control.error for engine in engines.values()).any(),
         }
         late = Signal(len(errors))
@@ -230,40 +229,34 @@ class Machine(Component):
             m.d.comb += late[i].eq(failed)
         m.d.comb += host.error.eq(late.any())
 
-        def told(name: str, happened: Value, report: Value) -> None:
+        def told(name: str, happened: Value, report: Signal) -> None:
             """An error of the cycle before, and a report of it; one that is told later counts."""
             failed = Signal(name=f"{name}_failed")
             m.d.sync += failed.eq(happened)
             with m.If(failed):
                 m.d.comb += host.error_report.eq(report)
 
-        def kept(value: Value, name: str) -> Signal:
-            """A value of the cycle before."""
-            before = Signal(value.shape(), name=f"{name}_kept", reset_less=True)
-            m.d.sync += before.eq(value)
-            return before
-
         for name, engine in reversed(engines.items()):
             report = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
             m.d.sync += report.eq(engine.control.error_report)
             told(name, engine.control.error, report)
-        for w, warp in reversed(list(enumerate(warps))):
-            # What is wrong is known last, so it chooses in the next cycle.
-            own = kept(warp.error, f"error{w}")
-            fired = kept(channels.overflow[w] | channels.fire_conflict[w], f"fired{w}")
-            conflict = kept(channels.fire_conflict[w] | channels.take_conflict[w], f"conflict{w}")
-            shared = Mux(conflict, isa.Cause.CHANNEL_CONFLICT, isa.Cause.CHANNEL_OVERFLOW)
-            report = Signal(ErrorReport, name=f"report{w}")
-            pcs = [kept(value, f"{n}{w}") for value, n in ((warp.fire_pc, "fire_pc"), (warp.pc, "pc"))]
-            m.d.comb += [
-                report.cause.eq(Mux(own, kept(warp.cause, f"cause{w}"), shared)),
-                report.warp.eq(w),
-                report.pc.eq(Mux(fired & ~own, *pcs)),
-            ]
-            told(f"warp{w}", warp.error | at_channels[w], report)
-            with m.If(~warp.finished & host.enable[w]):
-                m.d.comb += [
-                    host.stuck_report.cause.eq(isa.Cause.WATCHDOG),
-                    host.stuck_report.warp.eq(w),
-                    host.stuck_report.pc.eq(warp.pc),
-                ]
+        report = Signal(ErrorReport, name="warps_report", reset_less=True)
+        m.d.sync += [
+            report.cause.eq(Mux(warps.error, warps.cause, isa.Cause.CHANNEL_OVERFLOW)),
+            report.warp.eq(warps.turn),
+            report.pc.eq(Mux(warps.error, warps.pc, warps.fire_pc)),
+        ]
+        told("warp", warps.error | overflow, report)
+        # The first warp that is not through, and where it was in its last turn.
+        stuck = Signal(warp_number(self.config))
+        pc = Signal(PC_BITS, reset_less=True)
+        for w in reversed(range(self.config.warps)):
+            with m.If(~warps.through[w] & host.enable[w]):
+                m.d.comb += stuck.eq(w)
+        with m.If((warps.turn == stuck) & ~warps.idle):
+            m.d.sync += pc.eq(warps.pc)
+        m.d.comb += [
+            host.stuck_report.cause.eq(isa.Cause.WATCHDOG),
+            host.stuck_report.warp.eq(stuck),
+            host.stuck_report.pc.eq(pc),
+        ]

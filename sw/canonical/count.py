@@ -18,7 +18,7 @@ class Counts:
     """Static and executed counts of a program.
 
     `instructions` are all that it takes on the sequencer, `scalar_static` those of them that are neither
-    operations of engines nor `wait`, `signal` or `halt`. `scalar_executed` and `scalar_cycles` count these as
+    operations of engines nor `wait`, `signal` or `halt`. `scalar_executed` and `scalar_turns` count these as
     they are executed: by the number of steps of loops, where it is known, or that which is taken for it
     (`sw.codegen.loops.expected_trips`, `likelihood`). `registers` includes r0.
     """
@@ -26,7 +26,7 @@ class Counts:
     instructions: int
     scalar_static: int
     scalar_executed: float
-    scalar_cycles: float
+    scalar_turns: float
     registers: int
 
     def as_dict(self) -> dict[str, int | float]:
@@ -46,7 +46,7 @@ def count_code(code: Code) -> Counts:
         instructions=len(code.operations),
         scalar_static=len(scalar),
         scalar_executed=sum(o.weight for o in scalar),
-        scalar_cycles=sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar),
+        scalar_turns=sum(o.weight * isa.INSTRUCTIONS[o.name].turns for o in scalar),
         registers=allocate(code).count,
     )
 

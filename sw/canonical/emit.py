@@ -20,7 +20,7 @@ from sw.canonical.linear import ZERO, Form, Monomial, Term, less, monomial_key, 
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, rank, small
 from sw.canonical.variants import quotient_of, variants, with_remainders
-from sw.codegen.cost import cycles
+from sw.codegen.cost import turns
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.ranges import may_trap
 from sw.ir.types import LOW, Kind
@@ -98,8 +98,8 @@ class _Writer:
         wide = not self.search or len(form.terms) > WIDE or not small(to_expr(form))
         ways = {} if wide else dict.fromkeys(variants(form))
         if ways:
-            price = cycles(_ROUGH.form(form))
-            priced = sorted(((cycles(_ROUGH.form(w)), w) for w in ways), key=itemgetter(0))
+            price = turns(_ROUGH.form(form))
+            priced = sorted(((turns(_ROUGH.form(w)), w) for w in ways), key=itemgetter(0))
             found += [self.plain(w) for p, w in priced[:FULL] if p < price]
         return _cheapest(found)
 
@@ -174,7 +174,7 @@ class _Writer:
             ways = [(op, a.wrapped(), b.wrapped()) for op, a, b in _relations(expr.op, form)]
         else:
             ways = []
-        ways = sorted(dict.fromkeys(ways), key=lambda w: sum(cycles(_ROUGH.form(f)) for f in w[1:]))
+        ways = sorted(dict.fromkeys(ways), key=lambda w: sum(turns(_ROUGH.form(f)) for f in w[1:]))
         found = [Apply(op, (self.form(a), self.form(b))) for op, a, b in ways[: FULL if self.search else 1]]
         return _cheapest(found) if found else self.operator(expr)
 
@@ -198,7 +198,7 @@ def _together(op: Op, a: Expr, b: Expr) -> Expr | None:
 
 def _cheapest(found: Sequence[Expr]) -> Expr:
     """The first of the cheapest."""
-    return min(found, key=cycles)
+    return min(found, key=turns)
 
 
 def _negated(value: Expr) -> Expr:

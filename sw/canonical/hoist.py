@@ -28,7 +28,7 @@ class Strategy(enum.Enum):
 def optimise(
     program: Program, registers: int, strategy: Strategy = Strategy.BUDGET, *, uniform: bool = False
 ) -> Program:
-    """The program of one warp with values kept in scalars so that it takes few cycles on the sequencer.
+    """The program of one warp with values kept in scalars so that it takes few turns of the warp.
 
     Invariants are assigned outside of the loops in which they do not change, induction variables are moved on
     at the ends of loops, and what is used several times is computed once, as far as `registers` (of the
@@ -62,7 +62,7 @@ def _written(search: Search, program: Program) -> Result | None:
 
 
 def reduce_strength(program: Program) -> Program:
-    """The program with every induction variable that saves cycles, whatever registers that takes."""
+    """The program with every induction variable that saves turns, whatever registers that takes."""
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
     search = Search(Placement(prepare(program), keep=False), UNLIMITED)

@@ -1,4 +1,4 @@
-"""The choice of what to keep in registers: least executed cycles within a number of registers."""
+"""The choice of what to keep in registers: fewest executed turns within a number of registers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERYTHING_SHARE, RELIEVE_SHARE = 0.4, 0.7
 CLIMB = 5_000
 #: Registers to spare with which allocation surely succeeds, so that choices need not wait for it.
 SLACK = 4
-#: By how much more than another one a cycle before the first operation of an engine counts.
+#: By how much more than another one a turn before the first operation of an engine counts.
 START = 2
 
 
@@ -40,21 +40,21 @@ class Result:
     """A choice made into a program: what it costs, and what else could have been chosen.
 
     `excess` is by how much the registers are exceeded, summed over the instructions where they are; `start`
-    the cycles before the first operation of an engine.
+    the turns before the first operation of an engine.
     """
 
     program: Program
     asked: Asked
     excess: int
-    cycles: float
+    turns: float
     start: float
     registers: int
     static: int
 
     @property
     def cost(self) -> float:
-        """Cycles; those in which an engine has nothing to do count several times."""
-        return self.cycles + START * self.start
+        """Turns; those in which an engine has nothing to do count several times."""
+        return self.turns + START * self.start
 
 
 @dataclass
@@ -90,8 +90,8 @@ class Search:
             excess = max(0, registers - self.registers)
         self.work += len(code.operations)
         scalar = [o for o in code.operations if is_scalar(o)]
-        cycles = sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar)
-        return Result(program, asked, excess, cycles, start_cycles(code), registers, len(code.operations))
+        turns = sum(o.weight * isa.INSTRUCTIONS[o.name].turns for o in scalar)
+        return Result(program, asked, excess, turns, start_turns(code), registers, len(code.operations))
 
     def key(self, chosen: Chosen) -> tuple[float, ...]:
         """What choices are compared by: less is better."""
@@ -99,7 +99,7 @@ class Search:
 
     def rank(self, r: Result) -> tuple[float, ...]:
         """What results are compared by: less is better."""
-        return r.excess, max(0.0, r.cycles - self.limit), r.cost, r.static, r.registers
+        return r.excess, max(0.0, r.turns - self.limit), r.cost, r.static, r.registers
 
     def nothing(self) -> Chosen:
         """Everything is computed where it is used."""
@@ -140,7 +140,7 @@ class Search:
         """The best that was found from several starts, never dearer than the other strategies."""
         others = [self.everything(), self.nothing()]
         results = [self.result(o) for o in others]
-        self.limit = min((r.cycles for r in results if not r.excess), default=inf)
+        self.limit = min((r.turns for r in results if not r.excess), default=inf)
         mine = self.climb(self.relieve({}))
         found = min([mine, *others], key=self.key)
         return found if found is mine else self.climb(found)
@@ -170,7 +170,7 @@ class Search:
         return chosen
 
     def _priced(self, chosen: Chosen, moves: list[Move]) -> list[Priced]:
-        """Moves that relieve registers, with their price in cycles per register, cheapest first."""
+        """Moves that relieve registers, with their price in turns per register, cheapest first."""
         now = self.result(chosen)
         found: list[Priced] = []
         for i, (expr, option) in enumerate(moves):
@@ -199,10 +199,10 @@ class Search:
         return chosen
 
 
-def start_cycles(code: Code) -> float:
-    """Scalar cycles before the first operation of an engine.
+def start_turns(code: Code) -> float:
+    """Scalar turns before the first operation of an engine.
 
     They count once, in loops too: further steps come when the engine has something to do.
     """
     before = itertools.takewhile(lambda o: is_scalar(o) or o.name in ("wait", "signal"), code.operations)
-    return sum(min(1.0, o.weight) * isa.INSTRUCTIONS[o.name].cycles for o in before if is_scalar(o))
+    return sum(min(1.0, o.weight) * isa.INSTRUCTIONS[o.name].turns for o in before if is_scalar(o))

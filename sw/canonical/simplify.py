@@ -18,7 +18,7 @@ from sw.canonical.integers import sum_of
 from sw.canonical.linear import to_form
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, size
-from sw.codegen.cost import cycles
+from sw.codegen.cost import turns
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, const
 from sw.ir.ranges import may_trap
 
@@ -47,15 +47,15 @@ def _canonical(expr: Expr) -> Expr:
         expr = _cheaper(expr)
     if expr not in seen:
         return expr
-    return min(seen[seen.index(expr) :], key=lambda e: (cycles(e), size(e), str(e)))
+    return min(seen[seen.index(expr) :], key=lambda e: (turns(e), size(e), str(e)))
 
 
 def _cheaper(expr: Expr) -> Expr:
     """Core form as it is written; where that costs more, the expression with its parts in canonical form."""
     found = emit(core(expr))
-    if cycles(found) <= cycles(expr):
+    if turns(found) <= turns(expr):
         return found
-    return min(_by_parts(expr), found, key=cycles)
+    return min(_by_parts(expr), found, key=turns)
 
 
 def _by_parts(expr: Expr) -> Expr:

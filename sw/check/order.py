@@ -32,9 +32,9 @@ class Finding:
     """What can go wrong, in some schedule.
 
     `kind` is None where nothing can, else "dependence", "deadlock", "overflow", or "conflict": two warps
-    signal a channel in one cycle, or two take a token, which the machine does not allow. `turns` are a
-    schedule up to there, the bad event last (none of a deadlock). `other` is the event that should have been
-    over before it, or that happens with it. `most` is the most tokens that a channel holds.
+    signal a channel, or two take a token, and nothing says which is first. `turns` are a schedule up to
+    there, the bad event last (none of a deadlock). `other` is the event that should have been over before
+    it, or that may come before or behind it. `most` is the most tokens that a channel holds.
     """
 
     kind: str | None = None

@@ -104,7 +104,7 @@ class Narrator:
         elif found.kind == "conflict":
             assert found.other is not None
             said = self.conflict(found.other, (warp, event))
-            reason = f"{said}, which the machine does not allow"
+            reason = f"{said}: nothing says which is first"
         else:
             assert found.other is not None
             name, line = self.name(warp, event), self.line(warp, event)
@@ -114,11 +114,11 @@ class Narrator:
         return reason, [*self.lines(found.turns[:-1]), said]
 
     def conflict(self, first: Event, second: Event) -> str:
-        """Two events that happen in one cycle."""
+        """Two events that may happen in any order, and must not."""
         site = self.streams[second[0]].site(second[1])
         both = " and ".join(f"warp {w} (line {self.line(w, e)})" for w, e in (first, second))
         use = "signal" if site.kind == SIGNAL else "take a token of"
-        return f"{both} {use} channel {site.channel} in one cycle"
+        return f"{both} {use} channel {site.channel} in any order"
 
     def clash(self, earlier: Event, later: Event) -> str:
         """What an operation does too early, before one that it depends on."""

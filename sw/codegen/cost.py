@@ -1,8 +1,9 @@
 """What an expression costs on the sequencer: what canonical form is written to keep small.
 
-The table is that of docs/isa.md, with every part of an expression evaluated: 3 cycles per product, 36 per
-quotient or remainder, 1 for everything else; powers of two are shifts and masks. A negation is free, since
-predicates test both senses.
+The table is that of docs/isa.md, with every part of an expression evaluated: 36 turns per quotient or
+remainder, 1 for everything else; those by powers of two are shifts and masks. A negation is free, since
+predicates test both senses. A product of variables counts twice: of two forms that take about the same, the
+one without it is canonical, because more is known of its parts.
 """
 
 from __future__ import annotations
@@ -12,25 +13,24 @@ import functools
 from hw import isa
 from sw.ir.expression import Apply, Const, Expr, Op
 
-PRODUCT, QUOTIENT, STEP = (isa.INSTRUCTIONS[name].cycles for name in ("mul", "div", "add"))
+QUOTIENT, STEP = (isa.INSTRUCTIONS[name].turns for name in ("div", "add"))
 
 
 @functools.lru_cache(maxsize=1 << 17)
-def cycles(expr: Expr) -> int:
-    """Cycles of an expression."""
+def turns(expr: Expr) -> int:
+    """Turns of an expression."""
     if not isinstance(expr, Apply):
         return 0
-    return operator_cycles(expr) + sum(map(cycles, expr.args))
+    return operator_turns(expr) + sum(map(turns, expr.args))
 
 
-def operator_cycles(expr: Apply) -> int:
-    """Cycles of the outermost operator."""
+def operator_turns(expr: Apply) -> int:
+    """Turns of the outermost operator."""
     if expr.op is Op.NOT:
         return 0
-    shift = power_of_two(expr.args[0]) or power_of_two(expr.args[-1])
-    if expr.op is Op.MUL:
-        return STEP if shift else PRODUCT
-    return QUOTIENT if expr.op in (Op.DIV, Op.MOD) and not shift else STEP
+    if expr.op is Op.MUL and not any(isinstance(a, Const) for a in expr.args):
+        return 2 * STEP
+    return QUOTIENT if expr.op in (Op.DIV, Op.MOD) and not power_of_two(expr.args[-1]) else STEP
 
 
 def power_of_two(expr: Expr) -> bool:

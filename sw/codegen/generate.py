@@ -11,7 +11,6 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.codegen.allocate import Allocation, allocate, live_out, pressure
 from sw.codegen.lower import lower
-from sw.codegen.stagger import stagger
 from sw.codegen.virtual import Code, VirtualInstruction
 from sw.ir.expression import Const
 from sw.ir.intrinsics import INTRINSICS
@@ -45,12 +44,11 @@ def compiled(
     *,
     generic: bool = False,
     uniform: bool = False,
-    busy: set[int] | None = None,
 ) -> tuple[Code, Allocation]:
     """A warp's operations and their registers, checked against what the machine has.
 
     Parameters of the program take registers. `generic` permits instructions that the machine does not have,
-    `uniform` is that of `generate`, `busy` that of `stagger`, empty for the first warp.
+    `uniform` is that of `generate`.
     Raises `InputError` as `generate` does.
     """
     for s in statements(program.body):
@@ -59,7 +57,6 @@ def compiled(
     code = lower(program, exact=True, uniform=uniform)
     allocation = allocate(code)
     _check_resources(code, allocation, config, name)
-    stagger(code, allocation, set() if busy is None else busy)
     return code, allocation
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from sw.codegen.cost import operator_cycles
+from sw.codegen.cost import operator_turns
 from sw.codegen.operands import evaluated
 from sw.ir.expression import Apply, Const, Expr, Op, apply, substitute
 from sw.ir.program import For, If, Instruction, Program, Statement
@@ -122,11 +122,11 @@ def _worth(condition: Expr, then: tuple[Statement, ...], other: tuple[Statement,
     )
     chance = likelihood(condition)
     jumps = 1 + (chance if then and other else 0)
-    return (1 - chance) * _cycles(mine - others) + chance * _cycles(others - mine) <= jumps
+    return (1 - chance) * _turns(mine - others) + chance * _turns(others - mine) <= jumps
 
 
-def _cycles(parts: set[Expr]) -> int:
-    return sum(operator_cycles(e) for e in parts if isinstance(e, Apply))
+def _turns(parts: set[Expr]) -> int:
+    return sum(operator_turns(e) for e in parts if isinstance(e, Apply))
 
 
 def _under(condition: Expr, s: Statement) -> Statement:

@@ -121,7 +121,7 @@ class Selector:
         return a, a if left == right else self.value(right)
 
     def _multiply(self, left: Expr, right: Expr, target: int | None) -> int:
-        """A product; shifts and one addition are quicker than the multiplier."""
+        """A product; of a factor that takes more than an immediate, shifts and one addition are quicker."""
         if isinstance(left, Const):
             left, right = right, left
         if not isinstance(right, Const):
@@ -133,6 +133,8 @@ class Selector:
             return self.value(left, target)
         if power := exponent(factor):
             return self._emit("shli", target, (self.value(left),), power)
+        if fits(factor):
+            return self._binary(Op.MUL, left, right, target)
         for change, name in ((-1, "add"), (1, "sub")):
             if power := exponent(factor + change):
                 a = self.value(left)

@@ -231,10 +231,9 @@ class Generate:
         origin = made.origin
         words: dict[int, list[int]] = {}
         operator_of: dict[tuple[int, int], int] = {}
-        busy: set[int] = set()
         for warp, program in sorted(made.programs.items()):
             name = warp_name(warp)
-            code, allocation = compiled(program, origin.config, name, uniform=self.uniform, busy=busy)
+            code, allocation = compiled(program, origin.config, name, uniform=self.uniform)
             words[warp] = [encode(c) for c in instructions(code, allocation, name)]
             for pc, operation in enumerate(code.operations):
                 if operation.label in origin.labels:

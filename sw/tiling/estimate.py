@@ -21,7 +21,7 @@ from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.pipeline import Step, follow
 
 #: Cycles that a round of wait, issue, completion and signal takes beyond the latency of memory.
-ROUND = 30
+ROUND = 60
 #: Steps up to which a program is followed tile by tile.
 FOLLOWED = 300
 

@@ -14,26 +14,28 @@ from typing import NamedTuple
 from hw.config import MachineConfig
 from hw.isa import TIMING
 
-#: Cycles from the start of a warp to its first operation: at least, per loop, and more for patches.
-START, START_LOOP, START_PATCHES = 2, 4, 30
-#: From the last answer of a load to the first columns that the array reads.
-LOADED = TIMING.load_write + TIMING.enqueue + 4
-#: From the last columns of a product (its rows still to drain) to the next operation that waits for it.
-MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + TIMING.enqueue + 3
+#: Turns from the start of a warp to its first operation: at least, per loop, and more for patches.
+START, START_LOOP, START_PATCHES = 4, 4, 30
+#: Turns from a completion to the issue of what waits for it in another warp: signal, waits, itself.
+HAND = 4
+#: Turns that a warp takes from one of its operations to the next, waits and signals between them.
+ROUND = 18
+#: From the last answer of a load to the first columns that the array reads, beyond the hand.
+LOADED = TIMING.load_write + TIMING.enqueue + TIMING.gemm_first
+#: From the last columns of a product (its rows still to drain) to the next operation, beyond the hand.
+MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + TIMING.enqueue
 #: From the issue of an operation to its first beat at the port.
 ISSUED = TIMING.enqueue + 3
 #: From the last beat of a store to its completion, beyond the latency.
 STORED = TIMING.store_response + TIMING.store_output
-#: What a warp does between two tiles when it is not ahead of its engine.
-BETWEEN = 5
 
 
 class Lane:
     """An engine that fills one half of a buffer while the other is in use."""
 
-    def __init__(self, start: float, latency: float):
-        self.free = start
-        self.latency = latency
+    def __init__(self, start: float, latency: float, period: int):
+        self.free, self.issue = start, 0.0
+        self.latency, self.period = latency, period
         self.halves = [0.0, 0.0]
         self.turn = 0
         self.ready = 0.0
@@ -41,9 +43,10 @@ class Lane:
     def load(self, time: float, released: float) -> None:
         """Load a tile; `released` is when the tile that was used until now is done with."""
         self.halves[1 - self.turn] = released
-        begin = max(self.free, self.halves[self.turn] + BETWEEN)
+        begin = max(self.free, self.halves[self.turn], self.issue)
+        self.issue = begin + ROUND * self.period
         self.free = begin + time
-        self.ready = self.free + self.latency + LOADED
+        self.ready = self.free + self.latency + LOADED + HAND * self.period
         self.turn = 1 - self.turn
 
 
@@ -72,14 +75,16 @@ def follow(
     that it waits wherever both are in the same bank. With `patches` B is loaded as the patches of a
     convolution.
     """
-    first_issue = START + START_LOOP * loops + ISSUED
-    a = Lane(first_issue, config.load_a_latency)
-    b = Lane(first_issue + START_PATCHES * patches, config.load_b_latency)
+    period = config.derived.period
+    first_issue = (START + START_LOOP * loops) * period + ISSUED
+    a = Lane(first_issue, config.load_a_latency, period)
+    b = Lane(first_issue + START_PATCHES * patches * period, config.load_b_latency, period)
+    multiplied = MULTIPLIED + HAND * period
     banks = config.acc_banks if single else max(1, config.acc_banks // 2)
     array = array_done = 0.0
     turns: list[dict[int, float]] = [{}] if single else [{}, {}]
     turn = 0
-    store = stored = 0.0
+    store = stored = issue = store_issue = 0.0
     first = -1.0
     fresh = True
     for step in steps:
@@ -97,14 +102,17 @@ def follow(
         for i, (time, rows, gap) in enumerate(step.products):
             if single and fresh:
                 begin = max(begin, turns[turn].get(i, 0.0))
-            start = max(array, begin)
+            start = max(array, begin, issue)
+            issue = start + ROUND * period
             first = start if first < 0 else first
-            array_done = start + time + rows + MULTIPLIED
+            array_done = start + time + rows + multiplied
             array = start + time + gap
             if step.stores:
-                store = _stored(max(store, array_done + ISSUED), step.stores[i], end, share)
+                store_begin = max(store, array_done + ISSUED, store_issue)
+                store_issue = store_begin + ROUND * period
+                store = _stored(store_begin, step.stores[i], end, share)
                 stored = store + config.store_latency + STORED
-                turns[turn][i] = stored + BETWEEN
+                turns[turn][i] = stored + HAND * period
         fresh = bool(step.stores)
         if fresh:
             turn = (turn + 1) % len(turns)

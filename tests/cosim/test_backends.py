@@ -8,6 +8,7 @@ import pytest
 from cosim.backends import simulator
 from cosim.job import EventKind, Job, MachineError, Outcome, Region, Window
 from cosim.settings import MemorySettings
+from hw import isa
 from hw.assembly import assemble
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -90,11 +91,15 @@ def test_three_backends_observe_the_same_runs() -> None:
     plain, expected = product(WIDE)
     stalled, _ = product(WIDE, stall_seed=9)
     illegal = Job({0: assemble("nop\n.word 0"), 1: assemble("wait 0")}, plain.settings, (), watchdog=64)
-    jobs = [plain, illegal, stalled]
+    # A division alone takes longer than this watchdog, and none is suspected while it is under way.
+    divides = Job({1: assemble("li r1, 7\ndivi r2, r1, 3\nhalt")}, plain.settings, (), watchdog=64)
+    jobs = [plain, illegal, stalled, divides]
     cpp, *others = (simulator(WIDE, name).run(jobs) for name in ("cpp", "verilator", "amaranth"))
     for outcomes in others:
         for one, other in zip(cpp, outcomes, strict=True):
             assert without_seconds(one) == without_seconds(other)
+    assert cpp[3].error is None
+    assert cpp[3].cycles > isa.DIV_TURNS * WIDE.derived.period > 64
     for outcome in (cpp[0], cpp[2]):
         assert outcome.error is None
         np.testing.assert_array_equal(outcome.outputs[0], expected)

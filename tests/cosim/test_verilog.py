@@ -60,6 +60,10 @@ def test_no_latch_hides_behind_full_case() -> None:
         "  always @* begin\n    (* full_case = 32'd1 *)\n    casez (c)\n      1'h1:\n          q[3] = d;\n"
     )
     assert latches(text + planted + "    endcase\n  end\n") == ["q"]
+    several = planted.replace("q[3] = d", "{ q[3], p[1:0] } = d")
+    assert latches(text + several + "    endcase\n  end\n") == ["q", "p"]
+    before = several.replace("begin\n", "begin\n    { q[3:2], p } = 0;\n", 1)
+    assert latches(text + before + "    endcase\n  end\n") == []
 
 
 @pytest.mark.parametrize("config", [TEST, WIDE], ids=["cgra", "no cgra"])

@@ -4,7 +4,7 @@
 
 Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and where that does
 not end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are
-canonicalised once each; `sw.codegen.cost` counts their cycles on a sequencer. Exit code 1 if a rule is not
+canonicalised once each; `sw.codegen.cost` counts their turns. Exit code 1 if a rule is not
 proved, a value changes, or a form costs more than its expression or is not canonical itself.
 """
 
@@ -21,7 +21,7 @@ from rich.table import Table
 from sw.canonical import canonicalize
 from sw.canonical.rank import size
 from sw.canonical.rules import LAWS, RULES
-from sw.codegen.cost import cycles
+from sw.codegen.cost import turns
 from sw.ir.expression import Apply, Expr
 from sw.ir.ranges import may_wrap
 from sw.ir.types import Kind
@@ -100,7 +100,7 @@ def pairs(console: Console) -> bool:
 def speed(console: Console, count: int) -> None:
     """Time, size and cost of random expressions."""
     rng = random.Random(1)
-    table = Table("depth", "nodes, mean", "median us", "95 % us", "max ms", "nodes after", "cycles ratio")
+    table = Table("depth", "nodes, mean", "median us", "95 % us", "max ms", "nodes after", "turns ratio")
     for depth in (2, 3, 4, 6, 8):
         times, before, after, cost = [], [], [], [0, 0]
         for _ in range(count):
@@ -111,8 +111,8 @@ def speed(console: Console, count: int) -> None:
             times.append(1e6 * (time.process_time() - started))
             before.append(size(source))
             after.append(size(form))
-            cost[0] += cycles(source)
-            cost[1] += cycles(form)
+            cost[0] += turns(source)
+            cost[1] += turns(form)
         times.sort()
         table.add_row(
             str(depth),
@@ -135,13 +135,13 @@ def never_dearer(console: Console, count: int) -> bool:
         known = idiom_variables(rng)
         source = idiom(rng, known, rng.randrange(1, 5), rng.choice((Kind.INT, Kind.INT, Kind.BOOL)))
         form = canonicalize(source)
-        before, after = before + cycles(source), after + cycles(form)
-        bad["dearer"] += cycles(form) > cycles(source)
+        before, after = before + turns(source), after + turns(form)
+        bad["dearer"] += turns(form) > turns(source)
         bad["not stable"] += canonicalize(form) != form
         points = [values(rng, known) for _ in range(20)]
         bad["wrong"] += any(result(source, at) != result(form, at) for at in points)
     found = ", ".join(f"{n} {what}" for what, n in bad.items())
-    console.print(f"{count} random expressions: {found}; cycles after / before {after / before:.2f}")
+    console.print(f"{count} random expressions: {found}; turns after / before {after / before:.2f}")
     return not any(bad.values())
 
 

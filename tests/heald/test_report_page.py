@@ -205,7 +205,9 @@ def test_operators_of_a_program_are_on_one_axis() -> None:
     first, second = made.operators
     assert 0 <= first.start < first.end
     assert first.start < second.start < second.end
-    assert made.cycles == made.runs[0].observed.cycles == second.end
+    assert made.cycles == made.runs[0].observed.cycles
+    # What is left is that the warps halt, each in its turn.
+    assert second.end < made.cycles <= second.end + 2 * made.config.derived.period
 
 
 def test_points_of_the_roofline_are_work_per_byte_and_cycle() -> None:

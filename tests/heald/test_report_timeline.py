@@ -52,7 +52,7 @@ def product(stall: int | None = None) -> tuple[Job, Outcome]:
 
 def lanes(job: Job, outcome: Outcome, start: int = 0) -> Lanes:
     run = ProgramTimeline("p", job, outcome, outcome, owner=0)
-    return run_lanes(Program.of(job), operands_of(CONFIG, run, {}), outcome, start, 0)
+    return run_lanes(Program.of(job, CONFIG), operands_of(CONFIG, run, {}), outcome, start, 0)
 
 
 def hand_written() -> tuple[Job, Outcome]:
@@ -88,7 +88,7 @@ def test_a_packed_text_of_another_length_is_refused() -> None:
 @pytest.mark.parametrize("case", ["product", "stalls", "predicates"])
 def test_slices_are_those_of_the_trace(case: str) -> None:
     job, outcome = hand_written() if case == "predicates" else product(9 if case == "stalls" else None)
-    entries = [e for e in trace.document(job, {"model": outcome})["traceEvents"] if e["ph"] == "X"]
+    entries = [e for e in trace.document(CONFIG, job, {"model": outcome})["traceEvents"] if e["ph"] == "X"]
     expected: dict[int, list[tuple[int, int]]] = {}
     for entry in entries:
         expected.setdefault(entry["tid"], []).append((entry["ts"], entry["ts"] + entry["dur"]))
@@ -104,7 +104,7 @@ def test_slices_are_those_of_the_trace(case: str) -> None:
 def test_tokens_are_those_of_the_trace() -> None:
     job, outcome = product(3)
     expected: dict[str, list[tuple[int, int]]] = {}
-    for entry in trace.document(job, {"model": outcome})["traceEvents"]:
+    for entry in trace.document(CONFIG, job, {"model": outcome})["traceEvents"]:
         if entry["ph"] == "C" and entry["name"].startswith("channel"):
             expected.setdefault(entry["name"], []).append((entry["ts"], entry["args"]["count"]))
     found = {
@@ -151,7 +151,7 @@ def test_events_outside_of_the_program_keep_their_place() -> None:
     ]
     found = lanes(job, Outcome(events, 10))
     (lane,) = (lane for name, lane in found.items() if name.number == 1)
-    assert [Program.of(job).codes[code // 2] for code in lane["code"].tolist()] == [None]
+    assert [Program.of(job, CONFIG).codes[code // 2] for code in lane["code"].tolist()] == [None]
     assert lane["end"].tolist() == [5]
 
 

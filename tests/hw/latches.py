@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _BLOCK = re.compile(r"^  always @\*\s*begin\n(.*?)^  end$", re.DOTALL | re.MULTILINE)
-_ASSIGN = re.compile(r"^(\\\S+|\w+)\s*(?:\[(\d+)(?::(\d+))?\])?\s*=(?!=)")
+#: A signal or some bits of it; an assignment goes to one, or to several in braces.
+_PLACE = re.compile(r"(\\\S+|\w+)\s*(?:\[(\d+)(?::(\d+))?\])?")
+_ASSIGN = re.compile(rf"^(\{{.*?\}}|{_PLACE.pattern})\s*=(?!=)")
+_SIGNAL = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+|\w+)\s*[;=]", re.MULTILINE)
 _LABEL = re.compile(r"(\d+)'[hb][0-9a-f]*(\?*)")
 #: The bits of a name that is assigned whole.
 _WHOLE = frozenset(range(4096))
@@ -35,9 +38,13 @@ class _Paths:
 def latches(text: str) -> list[str]:
     """Names of which a bit keeps its value on some path through a combinational block."""
     found = []
-    for block in _BLOCK.findall(text):
-        paths, _ = _statements(iter([line.strip() for line in block.splitlines()]))
-        found += [name for name, bits in paths.ever.items() if bits - paths.always.get(name, frozenset())]
+    for module in text.split("\nendmodule"):
+        there = {name: range(int(high or 0) + 1) for high, name in _SIGNAL.findall(module)}
+        for block in _BLOCK.findall(module):
+            paths, _ = _statements(iter([line.strip() for line in block.splitlines()]))
+            for name, bits in paths.ever.items():
+                if bits.intersection(there.get(name, _WHOLE)) - paths.always.get(name, frozenset()):
+                    found.append(name)
     return found
 
 
@@ -48,9 +55,9 @@ def _statements(lines: Iterator[str]) -> tuple[_Paths, str]:
         if line.startswith(("end", "default")) or _LABEL.match(line):
             return paths, line
         if assign := _ASSIGN.match(line):
-            name, high, low = assign.groups()
-            bits = _WHOLE if high is None else frozenset(range(int(low or high), int(high) + 1))
-            paths.then(_Paths({name: bits}, {name: bits}))
+            for name, high, low in _PLACE.findall(assign[1]):
+                bits = frozenset(range(int(low or high), int(high) + 1)) if high else _WHOLE
+                paths.then(_Paths({name: bits}, {name: bits}))
         elif line.startswith("if ") and line.endswith("begin"):
             paths.then(_chain(lines))
         elif line.startswith("casez "):

@@ -1,10 +1,9 @@
 """The event loop: attempts to issue and fires of signals, in order of time.
 
-Within a cycle, warps issue in order of their numbers, one operation of an engine or new parameter in all,
-then signals fire: a token, room in a queue and room for a signal that appear in cycle t count from t + 1 on.
-Completions need no events of their own; engines know them ahead, and whoever is held by one is woken in the
-cycle behind it. Nor do waits and signals of channels that one warp uses alone (see `sharing`): they issue as
-soon as it is known when.
+Warps take turns; in a turn an instruction issues, then a signal fires: a token, room in a queue and room for
+a signal that appear in cycle t count from t + 1 on. Completions need no events of their own; engines know
+them ahead, and whoever is held by one is woken in the first turn behind it. Nor do waits and signals of
+channels that one warp uses alone (see `sharing`): they issue as soon as it is known when.
 Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
 """
 
@@ -77,7 +76,6 @@ class Machine:
         self.depth = config.queue_depth
         self.heap: list[tuple[int, int, int, int]] = []
         self.now = 0  # nothing issues before
-        self.issued_at = -1  # the latest operation of any engine, or new parameter
         self.faults: list[Fault] = []
         self.stop = NEVER - 1
 
@@ -151,9 +149,7 @@ class Machine:
 
     @staticmethod
     def _fits(warp: Warp) -> bool:
-        """Whether no operand and no parameter is too wide: known in the first cycle, held or not."""
-        if warp.held[0] != p.ENGINE:
-            return warp.set_parameter()
+        """Whether no operand is too wide: known in the first turn, held or not."""
         operation: Operation = warp.held[7]
         warp.fetched = operation.fetch(warp.registers)
         warp.plan = operation.engine.plan(operation, warp.fetched, warp.parameters)
@@ -164,9 +160,10 @@ class Machine:
         self.stop = min(self.stop, cycle)
 
     def _wake(self, warp: Warp, cycle: int) -> None:
-        """Plan an attempt to issue in `cycle`; earlier plans are void."""
+        """Plan an attempt to issue in the first turn from `cycle` on; earlier plans are void."""
         warp.version += 1
         if cycle < NEVER:
+            cycle = warp.turn(cycle)
             heapq.heappush(self.heap, (cycle, ISSUE, warp.index, warp.version))
 
     def _issue(self, warp: Warp, t: int) -> None:
@@ -184,36 +181,29 @@ class Machine:
             self._wake(warp, earliest)
             return
         warp.stall_engine += t - warp.ready
-        self.issued_at = t
-        if warp.held[0] == p.ENGINE:
-            self._operate(warp, t)
+        self._operate(warp, t)
         self._issue(warp, t)
 
     def _attempt_wait(self, warp: Warp, t: int) -> None:
         channel: Channel = warp.held[7]
-        if channel.taken[0] == t:  # both see the same count, so both would take
-            for index, pc in (channel.taken[1:], (warp.index, warp.pc)):
-                self._warp_fault(t, Cause.CHANNEL_CONFLICT, index, pc)
-        elif not channel.tokens:
+        if not channel.tokens:
             channel.waiting.append(warp)
         else:
             channel.tokens.popleft()
-            channel.taken = (t, warp.index, warp.pc)
             warp.stall_channel += t - warp.ready
             self._issue(warp, t)
 
     def _earliest(self, warp: Warp, t: int) -> int:
-        """The first cycle from `t` on in which nothing known holds the operation or parameter of a warp."""
-        if warp.held[0] == p.ENGINE:
-            engine = warp.held[7].engine
-            if warp.engine is not engine:
-                done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
-                if done >= t:
-                    t = done + 1
-            starts = engine.starts
-            if len(starts) >= self.depth and starts[-self.depth] >= t:
-                t = starts[-self.depth] + 1
-        return t if self.issued_at < t else t + 1
+        """The first turn from cycle `t` on in which nothing known holds the operation of a warp."""
+        engine = warp.held[7].engine
+        if warp.engine is not engine:
+            done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
+            if done >= t:
+                t = done + 1
+        starts = engine.starts
+        if len(starts) >= self.depth and starts[-self.depth] >= t:
+            t = starts[-self.depth] + 1
+        return warp.turn(t)
 
     def _operate(self, warp: Warp, t: int) -> None:
         """Put the engine operation of a warp into its queue in cycle `t`."""
@@ -261,9 +251,10 @@ class Machine:
         """Plan the fire of a warp's oldest pending signal."""
         cycle, _, _, engine, late = warp.pending[0]
         if cycle <= warp.last_fire:
-            cycle = warp.last_fire + 1
-        if late >= 0:
-            cycle = max(cycle, engine.completions[late])
+            cycle = warp.last_fire + warp.period
+        if late >= 0 and engine.completions[late] >= cycle:
+            cycle = engine.completions[late] + 1
+            cycle = warp.turn(cycle) if cycle < NEVER else NEVER
         warp.fire_version += 1
         if cycle < NEVER:
             heapq.heappush(self.heap, (cycle, FIRE, warp.index, warp.fire_version))
@@ -273,18 +264,14 @@ class Machine:
         _, channel, pc, _, _ = warp.pending.popleft()
         warp.last_fire = t
         warp.fires.add(t, pc)
-        if channel.fired[0] == t:
-            for index, other in (channel.fired[1:], (warp.index, pc)):
-                self._warp_fault(t, Cause.CHANNEL_CONFLICT, index, other)
-        elif channel.full(t):
+        if channel.full(t):
             self._warp_fault(t, Cause.CHANNEL_OVERFLOW, warp.index, pc)
-        channel.fired = (t, warp.index, pc)
         channel.tokens.append(t)
         if warp.pending:
             self._plan_fire(warp)
         if warp.full:
             warp.full = False
-            cycle = max(t + 1, warp.ready)
+            cycle = max(t + warp.period, warp.ready)
             warp.stall_engine += cycle - warp.ready
             self.woken.append((warp, cycle))
         waiting, channel.waiting = channel.waiting, []
@@ -300,8 +287,8 @@ class Machine:
         for w in range(self.config.warps):
             warp = self.warps.get(w)
             found[f"WARP{w}_INSTRUCTIONS"] = len(warp.issues.pcs) if warp else 0
-            found[f"WARP{w}_STALL_CHANNEL"] = warp.stall_channel if warp else 0
-            found[f"WARP{w}_STALL_ENGINE"] = warp.stall_engine if warp else 0
+            found[f"WARP{w}_STALL_CHANNEL"] = warp.stall_channel // warp.period if warp else 0
+            found[f"WARP{w}_STALL_ENGINE"] = warp.stall_engine // warp.period if warp else 0
         for name in ENGINES:
             engine = self.engines.get(name)
             prefix = name.upper()

@@ -1,6 +1,6 @@
 """Instruction words as compact tuples that the sequencer executes.
 
-A decoded instruction is `(kind, guard, sense, a, b, c, cycles, extra)`: `guard` is the predicate
+A decoded instruction is `(kind, guard, sense, a, b, c, turns, extra)`: `guard` is the predicate
 register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them. What is written to register
 0 goes to a register behind the last one, so that register 0 stays 0.
 """
@@ -61,7 +61,7 @@ def _decode(word: int, config: MachineConfig) -> Decoded:
     rd = f.get("rd") or config.registers
 
     def made(kind: int, a: int = 0, b: int = 0, c: int = 0, extra: Any = None) -> Decoded:
-        return (kind, guard, sense, a, b, c, spec.cycles, extra)
+        return (kind, guard, sense, a, b, c, spec.turns, extra)
 
     if spec.engine is not None:
         registers = tuple(f[x.name] for x in spec.fields)

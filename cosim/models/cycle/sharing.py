@@ -17,14 +17,14 @@ from hw.semantics import MASK
 
 
 class Channel:
-    """Tokens of a channel, the warps held on it, and who used it last (cycle, warp, pc).
+    """Tokens of a channel, and the warps held on it.
 
     `tokens` holds the cycles in which those fired that nobody has taken. Only one warp waits on an `alone`
     channel; it takes tokens ahead of time, and `ahead` holds the cycles. To a `private` one only one
     warp signals, too; tokens may be of the future.
     """
 
-    __slots__ = ("ahead", "alone", "depth", "fired", "private", "taken", "tokens", "waiting")
+    __slots__ = ("ahead", "alone", "depth", "private", "tokens", "waiting")
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -32,8 +32,6 @@ class Channel:
         self.tokens: deque[int] = deque()
         self.ahead: deque[int] = deque()
         self.waiting: list[Any] = []
-        self.taken = (-1, 0, 0)
-        self.fired = (-1, 0, 0)
 
     def full(self, cycle: int) -> bool:
         """Whether, as far as is known, there is no room for a token that is fired in `cycle`."""
@@ -89,13 +87,13 @@ def bind(
         channels[number].private = count == 1 and signals[number] == 1
 
     def bound(word: Decoded) -> Decoded:
-        kind, guard, sense, a, b, _, cycles, extra = word
+        kind, guard, sense, a, b, _, turns, extra = word
         if kind in (WAIT, SIGNAL):
-            return (kind, guard, sense, a, b, 0, cycles, channels[a])
+            return (kind, guard, sense, a, b, 0, turns, channels[a])
         if kind == ENGINE:
             engine, name, registers, limits = extra
             operation = Operation(engines[engine], name, operator.itemgetter(*registers), limits)
-            return (kind, guard, sense, a, b, 0, cycles, operation)
+            return (kind, guard, sense, a, b, 0, turns, operation)
         return word
 
     return {warp: [bound(word) for word in code] for warp, code in programs.items()}

@@ -1,4 +1,4 @@
-"""The sequencer of one warp: runs ahead through everything that no other warp can hold.
+"""The turns of one warp: runs ahead through everything that no other warp can hold.
 
 Registers, loops and jumps depend on nothing outside the warp, and what it uses alone only on
 what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.
@@ -32,7 +32,7 @@ TURN = 20_000
 class Stop(enum.Enum):
     """Why a warp stopped running ahead."""
 
-    HELD = "at a wait, a signal, a parameter or an engine operation"
+    HELD = "at a wait, a signal or an engine operation"
     TURN = "other warps come first"
     HALT = "halted"
     FAULT = "error"
@@ -77,7 +77,8 @@ class Warp:
         self.voids: list[int] = []  # places in `issues` of those whose predicate was false
         self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
         self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]
-        self.pc = self.ready = 0
+        self.period = config.derived.period
+        self.pc, self.ready = 0, index
         self.registers = [0] * (config.registers + 1)  # the last takes what is written to register 0
         self.parameters = [0] * len(PARAMETERS)
         self.fetched: tuple[int, ...] = ()  # operands of the operation that is held, and what it does
@@ -97,6 +98,10 @@ class Warp:
         #: Issues the instruction that is held, in the cycle given, and runs ahead; returns why it stops.
         self.issue = self._player.send
 
+    def turn(self, cycle: int) -> int:
+        """The first turn of this warp in `cycle` or later."""
+        return cycle + (self.index - cycle) % self.period
+
     def start(self) -> None:
         """Run ahead from the start, or from where other warps got their turn."""
         self.stop = next(self._player)
@@ -111,11 +116,11 @@ class Warp:
         if last >= t:
             room, cycles = PENDING_SIGNALS - len(pending), fires.cycles
             if len(cycles) >= room and cycles[-room] >= t:
-                self.stall_engine += cycles[-room] + 1 - t
-                t = cycles[-room] + 1
-        cycle = t if t > self.done else self.done
+                self.stall_engine += cycles[-room] + self.period - t
+                t = cycles[-room] + self.period
+        cycle = t if t > self.done else self.turn(self.done + 1)
         if channel.private and not pending and self.late < 0 and cycle < NEVER:
-            fire = cycle if cycle > last else last + 1
+            fire = cycle if cycle > last else last + self.period
             if len(channel.tokens) + len(channel.ahead) < channel.depth or not channel.full(fire):
                 self.last_fire = fire
                 fires.cycles.append(fire)
@@ -131,7 +136,7 @@ class Warp:
 
     def take(self, channel: Channel) -> None:
         """End a wait, as there is a token now; the machine lets the warp go on."""
-        cycle = channel.tokens.popleft() + 1
+        cycle = self.turn(channel.tokens.popleft() + 1)
         if cycle < self.ready:
             cycle = self.ready
         channel.ahead.append(cycle)
@@ -147,28 +152,28 @@ class Warp:
         code, size, regs, pending = self.code, self.imem_words, self.registers, self.pending
         issue_cycle, issue_pc, held = self.issues.cycles.append, self.issues.pcs.append, Stop.HELD
         loops: list[list[int]] = []  # first, last, turns left
-        pc = t = 0
+        pc, t, index, period = 0, self.index, self.index, self.period
         last = -1  # that of the innermost loop
-        fresh = -1  # the register that the instruction before has written
         while len(self.issues.pcs) < INSTRUCTION_LIMIT:
             for _ in range(TURN):
-                kind, guard, sense, a, b, c, cycles, extra = code[pc]
-                if fresh >= 0 and kind != p.WRAP:
-                    if guard == fresh or (kind == p.LOOP and a == fresh):
-                        t += 1
-                    fresh = -1
+                kind, guard, sense, a, b, c, turns, extra = code[pc]
                 if guard >= 0 and (regs[guard] != 0) != sense:
-                    cycles = 1
+                    turns = 1
                     self.voids.append(len(self.issues.pcs))
                 elif kind >= WAIT:
                     if kind == WAIT and extra.alone and extra.tokens:
                         token = extra.tokens.popleft()
                         if token >= t:
-                            self.stall_channel += token + 1 - t
-                            t = token + 1
+                            token += 1 + (index - token - 1) % period
+                            self.stall_channel += token - t
+                            t = token
                         extra.ahead.append(t)
                     elif kind == SIGNAL and len(pending) < PENDING_SIGNALS:
                         t = self._signal(t, extra, pc)
+                    elif kind in (p.PARAM, p.PARAM_I):
+                        value = self.parameters[a] = (regs[b] if kind == p.PARAM else b) & MASK
+                        if value >> extra:
+                            yield self._fault(pc, t, Cause.OPERAND)
                     elif kind == p.ILLEGAL:
                         yield self._fault(pc, t, Cause.ILLEGAL_INSTRUCTION)
                     elif kind == p.WRAP:
@@ -187,14 +192,12 @@ class Warp:
                     if not -SMALL < value < SMALL:
                         value = wrap(value)
                     regs[a] = value
-                    fresh = a
                 elif kind == LI:
                     regs[a] = b
-                    fresh = a
                 elif kind == p.JUMP or (kind == p.LOOP and regs[a] <= 0):
                     issue_cycle(t)
                     issue_pc(pc)
-                    t, pc = t + 1, (pc + 1 + b) % size
+                    t, pc = t + period, (pc + 1 + b) % size
                     continue
                 elif kind == p.LOOP:
                     if len(loops) == self.loop_depth:
@@ -203,7 +206,7 @@ class Warp:
                     issue_pc(pc)
                     last = pc + b
                     loops.append([pc + 1, last, regs[a]])
-                    t, pc = t + 1, pc + 1
+                    t, pc = t + period, pc + 1
                     continue
                 elif kind == p.HALT:
                     issue_cycle(t)
@@ -211,10 +214,9 @@ class Warp:
                     yield Stop.HALT
                 elif kind != p.NOP:
                     self._move(kind, a, b, c, extra)
-                    fresh = a
                 issue_cycle(t)
                 issue_pc(pc)
-                t += cycles
+                t += turns * period
                 if pc != last:
                     pc += 1
                     continue
@@ -228,12 +230,6 @@ class Warp:
             self.pc, self.ready = pc, t
             yield Stop.TURN
         raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
-
-    def set_parameter(self) -> bool:
-        """What the held `param` or `parami` does; returns whether the value fits."""
-        kind, _, _, number, source, _, _, bits = self.held
-        value = self.parameters[number] = (self.registers[source] if kind == p.PARAM else source) & MASK
-        return not value >> bits
 
     def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> None:
         """`lih` and `select`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from cosim.job import EventKind, Job, Outcome
 from cosim.lanes import KINDS, Columns, LaneName, Lanes, Program, lanes_of
-from cosim.models.cycle.program import ENGINE, NOP, SIGNAL, WAIT, decode
+from cosim.models.cycle.program import NOP, SIGNAL, WAIT, decode
 from cosim.models.cycle.warp import Stop, Warp
 from heald.report.html.data import ProgramTimeline
 from hw import isa
@@ -52,9 +52,9 @@ def _execute(
 ) -> tuple[list[list[int]], list[int]]:
     """Operand values and parameters of at most so many operations of a warp."""
     code = [
-        (NOP, guard, sense, 0, 0, 0, cycles, None) if kind in (WAIT, SIGNAL)
-        else (kind, guard, sense, a, b, c, cycles, extra)
-        for kind, guard, sense, a, b, c, cycles, extra in decode(config, job.programs[number])
+        (NOP, guard, sense, 0, 0, 0, turns, None) if kind in (WAIT, SIGNAL)
+        else (kind, guard, sense, a, b, c, turns, extra)
+        for kind, guard, sense, a, b, c, turns, extra in decode(config, job.programs[number])
     ]  # fmt: skip
     warp = Warp(number, config, code, lambda warp: None, [])
     rows: list[list[int]] = []
@@ -64,13 +64,11 @@ def _execute(
         if warp.stop is Stop.TURN:
             warp.start()
             continue
-        if warp.held[0] == ENGINE:
-            _, name, registers, _ = warp.held[-1]
-            rows.append([warp.registers[r] & 0xFFFFFFFF for r in registers])
-            own = tuple(warp.parameters[isa.PARAMETERS[p].index] for p in isa.INSTRUCTIONS[name].parameters)
-            numbers.append(table.setdefault(own, len(table)))
-        elif not warp.set_parameter():
-            break
+        # Only operations of engines hold it: waits and signals are away.
+        _, name, registers, _ = warp.held[-1]
+        rows.append([warp.registers[r] & 0xFFFFFFFF for r in registers])
+        own = tuple(warp.parameters[isa.PARAMETERS[p].index] for p in isa.INSTRUCTIONS[name].parameters)
+        numbers.append(table.setdefault(own, len(table)))
         warp.stop = warp.issue(warp.ready)
     warp.close()
     return rows, numbers

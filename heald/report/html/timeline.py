@@ -39,7 +39,7 @@ def timeline(report: RunReport) -> Timeline:
     instructions: dict[str, list[Any]] = {key: [] for key in ("text", "name", "warp", "pc", "operator")}
     table: dict[tuple[int, ...], int] = {}
     for run, start in zip(report.runs, report.starts, strict=False):
-        program, first = Program.of(run.job), len(instructions["text"])
+        program, first = Program.of(run.job, report.config), len(instructions["text"])
         operands = operands_of(report.config, run, table)
         model.append(run_lanes(program, operands, run.predicted, start, first))
         rtl.append(run_lanes(program, operands, run.observed, start, first))

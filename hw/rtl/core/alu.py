@@ -1,4 +1,6 @@
-"""Scalar arithmetic of a warp: one-cycle operations, multiplier, divider."""
+"""Scalar arithmetic of the warps: operations of one cycle, multiplier, divider."""
+
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -6,14 +8,15 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.rtl.bits import where
+from hw.rtl.core.ring import Ring
 
 WIDTH = 32
 #: Lower bits that can be moved without the others: those that `lih` replaces.
 MOVE_LOW = isa.layout("lih")["imm"].width
 _BINARY = list(isa.BINARY)
-_MUL = _BINARY.index("mul")
-_DIV = _BINARY.index("div")
-#: Low opcode bits of the operations that take more than one cycle, and of those that divide.
+#: Low opcode bits of the division that gives the quotient.
+QUOTIENT = _BINARY.index("div")
+#: Low opcode bits of the operations that the ALU does not do, and of those that divide.
 SLOW = tuple(_BINARY.index(n) for n in ("mul", "div", "rem"))
 DIVIDES = tuple(_BINARY.index(n) for n in ("div", "rem"))
 
@@ -119,120 +122,116 @@ class Alu(Component):
         return m
 
     def _shift(self, m: Module) -> Value:
-        """Shifts as a turn to the right, in which bits that come round are replaced; 0 if there is none.
-
-        To the left by n it is one place and then 31 - n: no subtraction is needed.
-        """
+        """Shifts, all to the right: to the left with the bits in reverse order, before and after."""
         left, right = self.control.shift_left, self.control.shift_right
-        keeps_low, keeps_high = Signal(), Signal()
-        amount = Signal(5)
-        turned, inside, kept, moved = (Signal(WIDTH, name=n) for n in ("turned", "inside", "kept", "moved"))
-        begin = Mux(left, Cat(self.a[1:], self.a[0]), self.a[:])
-        m.d.comb += [
-            keeps_low.eq(self.enable & right),
-            keeps_high.eq(self.enable & left),
-            amount.eq(self.b[:5] ^ left.replicate(5)),
-            turned.eq(Cat(begin, begin) >> amount),
-            inside.eq(Const((1 << WIDTH) - 1, WIDTH) >> amount),
-            # To the right the bits below 32 - n stay, to the left those from n on.
-            kept.eq(where(keeps_low, inside) | where(keeps_high, ~Cat(inside[1:], Const(0, 1)))),
-            moved.eq((turned & kept) | where(self.a[-1] & keeps_low, ~inside)),
+        fill, shifted = Signal(), Signal(WIDTH, name="shift_in")
+        m.d.comb += [fill.eq(self.a[-1] & right), shifted.eq(Mux(left, self.a[::-1], self.a[:]))]
+        for stage in reversed(range(5)):
+            further = Signal(WIDTH, name=f"shift_{stage}")
+            moved = Cat(shifted[1 << stage :], fill.replicate(1 << stage))
+            m.d.comb += further.eq(Mux(self.b[stage], moved, shifted))
+            shifted = further
+        return where(self.enable & right, shifted) | where(self.enable & left, shifted[::-1])
+
+
+class Multiplier(Component):
+    """The low half of a product.
+
+    **Timing.** What `a` and `b` are in cycle t is multiplied in `product` in t + 1.
+    """
+
+    a: In(signed(WIDTH))
+    b: In(signed(WIDTH))
+    product: Out(WIDTH)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Three products of halves.
+        half = WIDTH // 2
+        low, cross = Signal(WIDTH), [Signal(half, name=f"cross{i}") for i in range(2)]
+        m.d.sync += [
+            low.eq(self.a[:half] * self.b[:half]),
+            cross[0].eq(self.a[half:] * self.b[:half]),
+            cross[1].eq(self.a[:half] * self.b[half:]),
         ]
-        return moved
+        m.d.comb += self.product.eq(Cat(low[:half], (low[half:] + (cross[0] + cross[1])[:half])[:half]))
+        return m
 
 
-class MultiplyDivide(Component):
-    """Multiplier and floor divider, one operation at a time.
+class Divider(Component):
+    """Floor division for all warps, a bit in each turn of the warp.
 
-    `start` in cycle t latches the operands; `done` is 1, with `result`, in cycle t + 2 for a product and
-    in t + 35 for `div` and `rem`, so that the instruction after them executes `MUL_CYCLES` or
-    `DIV_CYCLES` after t. In every other cycle `result` is 0.
+    In the turn of a warp `start` begins a division of `a` by `b`, which `quotient` asks for the quotient or
+    the remainder; `DIV_TURNS` - 1 turns later `done` is 1, with `result`, which means nothing in other turns.
 
     **Timing.** Fixed, whatever the operands.
     """
 
-    start: In(1)
-    select: In(4)
-    a: In(signed(WIDTH))
-    b: In(signed(WIDTH))
-    done: Out(1)
-    result: Out(WIDTH)
+    def __init__(self, period: int):
+        self._period = period
+        super().__init__(
+            {
+                "start": In(1),
+                "quotient": In(1),
+                "a": In(signed(WIDTH)),
+                "b": In(signed(WIDTH)),
+                "done": Out(1),
+                "result": Out(WIDTH),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        count = Signal(range(isa.DIV_CYCLES))
-        multiplies, quotient_wanted = Signal(), Signal()
-        rest, divisor, quotient = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        layout = {"count": range(isa.DIV_TURNS), "wanted": 1, "complement": 1}
+        layout |= dict.fromkeys(("rest", "divisor", "quotient"), WIDTH)
+        state = Ring(m, data.StructLayout(layout), self._period, "state")
+        now, then = state.now, state.then
+        self._step(m, now, then)
+        with m.If(now.count != 0):
+            m.d.comb += then.count.eq(now.count - 1)
         with m.If(self.start):
-            m.d.sync += [
-                divisor.eq(self.b),
-                multiplies.eq(self.select == _MUL),
-                quotient_wanted.eq(self.select == _DIV),
-                count.eq(Mux(self.select == _MUL, isa.MUL_CYCLES - 1, isa.DIV_CYCLES - 1)),
+            m.d.comb += [
+                then.count.eq(isa.DIV_TURNS - 1),
+                then.wanted.eq(self.quotient),
+                then.rest.eq(self.a),
+                then.divisor.eq(self.b),
+                then.complement.eq(0),
             ]
-        with m.Elif(count != 0):
-            m.d.sync += count.eq(count - 1)
-        complement = self._divide(m, count, rest, divisor, quotient)
-        product = self._multiply(m, rest, divisor)
         m.d.comb += [
-            self.done.eq(count == 1),
-            self.result.eq(
-                where(self.done & multiplies, product)
-                | where(self.done & quotient_wanted, quotient ^ complement.replicate(WIDTH))
-                | where(self.done & ~multiplies & ~quotient_wanted, rest)
-            ),
+            self.done.eq(now.count == 1),
+            self.result.eq(Mux(now.wanted, now.quotient ^ now.complement.replicate(WIDTH), now.rest)),
         ]
         return m
 
-    def _multiply(self, m: Module, a: Signal, b: Signal) -> Value:
-        """The low half of a product, of three products of halves."""
-        half = WIDTH // 2
-        low, cross = Signal(WIDTH), [Signal(half, name=f"cross{i}") for i in range(2)]
-        m.d.sync += [
-            low.eq(a[:half] * b[:half]),
-            cross[0].eq(a[half:] * b[:half]),
-            cross[1].eq(a[:half] * b[half:]),
-        ]
-        return Cat(low[:half], (low[half:] + (cross[0] + cross[1])[:half])[:half])
-
-    def _divide(self, m: Module, count: Signal, rest: Signal, divisor: Signal, quotient: Signal) -> Value:
-        """Restoring division, one bit a cycle, high bit first; returns whether the quotient is a complement.
+    def _step(self, m: Module, now: Any, then: Any) -> None:
+        """Restoring division, one bit a turn, high bit first.
 
         With s the sign of the divisor, the dividend a becomes d = -a if s, else a; what is divided by |b| is
         d, or ~d where d is negative. There, a = q*b + r has q = ~q' and r = s ? b + r' + 1 : b + ~r'; else
         q = q' and r = s ? -r' : r'. So one adder makes d, the steps, and r.
         """
         first, last, step = Signal(), Signal(), Signal()
-        sign, complement = divisor[-1], Signal()
+        sign = now.divisor[-1]
         left, right, total = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH + 1)
-        flip = Signal()
+        flip, goes, negative = Signal(), Signal(), Signal()
         m.d.comb += [
-            first.eq(count == isa.DIV_CYCLES - 1),
-            last.eq(count == 2),
+            first.eq(now.count == isa.DIV_TURNS - 1),
+            last.eq(now.count == 2),
             step.eq(~first & ~last),
-            flip.eq(sign ^ complement),
-            left.eq(Mux(step, Cat(quotient[-1], rest[:-1]), rest ^ flip.replicate(WIDTH))),
-            right.eq(
-                Mux(
-                    step,
-                    divisor ^ (~sign).replicate(WIDTH),
-                    where(complement, divisor),
-                )
-            ),
+            flip.eq(sign ^ now.complement),
+            left.eq(Mux(step, Cat(now.quotient[-1], now.rest[:-1]), now.rest ^ flip.replicate(WIDTH))),
+            right.eq(Mux(step, now.divisor ^ (~sign).replicate(WIDTH), where(now.complement, now.divisor))),
             total.eq((Cat(Const(1, 1), left) + Cat(step ^ sign, right))[1:]),
+            goes.eq(total[-1]),
+            # -2^31, negated, is the one that is not negative though its sign bit is set.
+            negative.eq(total[WIDTH - 1] & ~(sign & now.rest[-1])),
+            then.rest.eq(Mux(step & ~goes, left, total[:WIDTH])),
         ]
-        goes, negative = total[-1], Signal()
-        # -2^31, negated, is the one that is not negative though its sign bit is set.
-        m.d.comb += negative.eq(total[WIDTH - 1] & ~(sign & rest[-1]))
-        m.d.sync += rest.eq(Mux(step & ~goes, left, total[:WIDTH]))
         with m.If(first):
-            m.d.sync += [
-                complement.eq(negative),
-                quotient.eq(total[:WIDTH] ^ negative.replicate(WIDTH)),
-                rest.eq(0),
+            m.d.comb += [
+                then.complement.eq(negative),
+                then.quotient.eq(total[:WIDTH] ^ negative.replicate(WIDTH)),
+                then.rest.eq(0),
             ]
         with m.Elif(step):
-            m.d.sync += quotient.eq(Cat(goes, quotient[:-1]))
-        with m.If(self.start):
-            m.d.sync += [rest.eq(self.a), complement.eq(0)]
-        return complement
+            m.d.comb += then.quotient.eq(Cat(goes, now.quotient[:-1]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
-from amaranth.lib.wiring import Component, In, Out
+from amaranth.hdl import Cat, Const, Mux, Value
+from amaranth.lib import data
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.rtl.core.alu import DIVIDES, SLOW, AluControl, alu_control
+from hw.rtl.core.alu import DIVIDES, QUOTIENT, SLOW, AluControl, alu_control
 
 #: Lowest bits of the fields that name a register, in the order of an engine operation's operands.
 REGISTER_FIELDS = tuple(f.low for f in isa.Format.ENGINE.fields)
@@ -43,11 +44,12 @@ _SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
 #: The two immediates of scalar instructions; both start at bit 0.
 _LONG, _SHORT = isa.layout("li")["imm"], isa.layout("addi")["imm"]
 
-#: What is known of an instruction before it executes, with its bits.
+#: What is known of an instruction by its sort and opcode, with its bits. `is_*` tells the instruction, if it
+#: is `legal`; the others mean something only where they are needed.
 _KNOWN = {
     "legal": 1,
     **{f"is_{sort.name.lower()}": 1 for sort in _SIMPLE},
-    **{f"is_{name}": 1 for name in ("binary", "slow", "divide", "engine")},
+    **{f"is_{name}": 1 for name in ("binary", "multiply", "divide", "quotient", "engine")},
     "use_imm": 1,
     "imm_high": _LONG.width - _SHORT.width + 1,
     "engine": (len(ENGINES) - 1).bit_length(),
@@ -56,58 +58,19 @@ _KNOWN = {
 }
 
 
-class Decoder(Component):
-    """Splits a word of the program memory into what the sequencer needs; `legal` is 0 for what stops a warp.
+#: An instruction as `known` tells it, with its word.
+Decoded = data.StructLayout(_KNOWN | {"word": isa.WORD_BITS})
 
-    `is_*` tells the instruction, if it is legal; `engine`, `variant`, `use_imm`, `imm_high` and `alu_*` mean
-    something only where they are needed. `imm` is the immediate of a binary operation, `li` and `lih`,
-    `parami_value` that of `parami`. Registers are read by the places of the fields that name them
-    (`REGISTER_FIELDS`).
 
-    **Timing.** `word` becomes what `coming` is in a cycle with `load`; what the sort tells is worked out in
-    that cycle, so that nothing waits for it when the instruction executes.
-    """
+def field(word: Value, instruction: str, name: str) -> Value:
+    """A field of a word that is such an instruction."""
+    f = isa.layout(instruction)[name]
+    return word[f.low : f.low + f.width]
 
-    def __init__(self, config: MachineConfig):
-        self._config = config
-        super().__init__(
-            {
-                "load": In(1),
-                "coming": In(isa.STORED_BITS),
-                "word": In(isa.STORED_BITS),
-                **{name: Out(bits) for name, bits in _KNOWN.items()},
-                "predicate": Out(5),
-                "sense": Out(1),
-                "select": Out(4),
-                "imm": Out(signed(32)),
-                "parami_value": Out(signed(32)),
-                "rd": Out(5),
-                "channel": Out(15),
-                "parameter": Out(6),
-            }
-        )
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        word = self.word
-
-        def field(instruction: str, name: str) -> Value:
-            f = isa.layout(instruction)[name]
-            return word[f.low : f.low + f.width]
-
-        m.d.comb += [
-            self.select.eq(_select(word)),
-            self.imm.eq(Cat(word[: _SHORT.width], self.imm_high).as_signed()),
-            self.parami_value.eq(field("parami", "imm").as_signed()),
-            self.predicate.eq(predicate_number(word)),
-            self.sense.eq(word[isa.SENSE_LOW]),
-            self.rd.eq(field("li", "rd")),
-            self.channel.eq(field("wait", "channel")),
-            self.parameter.eq(field("param", "parameter")),
-        ]
-        with m.If(self.load):
-            m.d.sync += [getattr(self, name).eq(value) for name, value in known(self.coming).items()]
-        return m
+def immediate(decoded: data.View[Any]) -> Value:
+    """The immediate of a binary operation, `li` or `lih`."""
+    return Cat(decoded.word[: _SHORT.width], decoded.imm_high).as_signed()
 
 
 def predicate_number(word: Value) -> Value:
@@ -140,7 +103,7 @@ def stored(config: MachineConfig, word: Value) -> Value:
 
 
 def known(coming: Value) -> dict[str, Value]:
-    """What is known of a word of a program memory before it executes, by the names of the ports."""
+    """What is known of a word of a program memory, by the fields of `Decoded`."""
     sort, opcode = sort_of(coming), _opcode(coming)
 
     def is_any(*sorts: Sort) -> Value:
@@ -149,8 +112,9 @@ def known(coming: Value) -> dict[str, Value]:
     return {
         **{f"is_{s.name.lower()}": sort == s for s in _SIMPLE},
         "is_binary": is_any(Sort.BINARY, Sort.MULTIPLY, Sort.DIVIDE),
-        "is_slow": is_any(Sort.MULTIPLY, Sort.DIVIDE),
+        "is_multiply": sort == Sort.MULTIPLY,
         "is_divide": sort == Sort.DIVIDE,
+        "is_quotient": _select(coming) == QUOTIENT,
         "is_engine": sort == Sort.ENGINE,
         "imm_high": Mux(
             is_any(Sort.LI, Sort.LIH),
@@ -161,6 +125,7 @@ def known(coming: Value) -> dict[str, Value]:
         **_engines(opcode),
         **{f"alu_{name}": value for name, value in alu_control(_select(coming)).items()},
         "legal": sort != Sort.ILLEGAL,
+        "word": coming[: isa.WORD_BITS],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import enum, stream
 from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import Component, In, Out
@@ -11,8 +11,8 @@ from hw import csr, isa
 from hw.config import MachineConfig
 from hw.rtl.bits import log2, where
 from hw.rtl.core.counters import WORD_BITS, RegisterMemory
-from hw.rtl.core.sequencer import CLEAR_BITS
-from hw.rtl.interfaces import ErrorReport, HostRequest, windows_layout
+from hw.rtl.core.registers import register_words
+from hw.rtl.interfaces import ErrorReport, HostRequest, warp_number, windows_layout
 
 
 class State(enum.Enum):
@@ -20,7 +20,7 @@ class State(enum.Enum):
 
     IDLE = 0
     CLEAR = 1  # everything but programs and host settings is reset, memories word by word
-    LOAD = 2  # two cycles in which the warps take their first instructions
+    LOAD = 2  # a round of turns, in which the warps fetch their first instructions
     RUN = 3
     STOP = 4  # after an error: waits for what is outstanding at memory
     DONE = 5
@@ -30,11 +30,12 @@ class Host(Component):
     """Registers of `hw.csr` behind a stream of requests, and the state of a run.
 
     `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
-    of any memory to be reset. `load` follows in the two cycles before `run`. `execute` lets warps run; it is
-    still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is
-    outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `error` says
-    that there was one in the cycle before, while `run` was 1: nobody has to know in the cycle of the error
-    itself, which ends long paths. `counters` are the event inputs of the performance counters, warps first.
+    of any memory to be reset, and a round of turns follows. `execute` lets warps run; it is still 1 when
+    `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is outstanding at
+    memory, `finished` that every warp is through: it may be late, cycles are counted up to the last `event`
+    of a warp. `progress` feeds the watchdog. `error` says that there was one in the cycle before, while `run`
+    was 1: nobody has to know in the cycle of the error itself, which ends long paths. `counters` are the
+    event inputs of the performance counters, warps first.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -48,26 +49,27 @@ class Host(Component):
             config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
         )
         #: Cycles of `clear` before a run.
-        self.clear_cycles = max(1 << CLEAR_BITS, self._memory.round_cycles + 1)
+        self.clear_cycles = max(register_words(config), self._memory.round_cycles + 1)
         super().__init__(
             {
                 "request": In(stream.Signature(HostRequest)),
                 "response": Out(stream.Signature(32)),
                 "clear": Out(1),
-                "clear_index": Out(CLEAR_BITS),
-                "load": Out(1),
+                "clear_index": Out(range(register_words(config))),
                 "run": Out(1),
                 "execute": Out(config.warps),
                 "stop": Out(1),
                 "enable": Out(config.warps),
                 "finished": In(1),
+                "event": In(1),
                 "quiet": In(1),
                 "progress": In(1),
                 "error": In(1),
                 "error_report": In(ErrorReport),
                 "stuck_report": In(ErrorReport),
                 "windows": Out(windows_layout(config)),
-                "program_write": Out(config.warps),
+                "program_write": Out(1),
+                "program_warp": Out(warp_number(config)),
                 "program_address": Out(log2(config.imem_words)),
                 "program_data": Out(32),
                 "counters": In(len(self._memory.events)),
@@ -157,9 +159,9 @@ class Host(Component):
             m.d.sync += [address.eq(value), warp.eq(value >> words), whole.eq(value[:words] == 0), some.eq(0)]
         with m.If(write):
             m.d.sync += [address.eq(address + 1), some.eq(1)]
+        m.d.comb += [self.program_write.eq(write & (warp < warps)), self.program_warp.eq(warp)]
         for w in range(warps):
-            m.d.comb += self.program_write[w].eq(write & (warp == w))
-            with m.If(self.program_write[w]):
+            with m.If(write & (warp == w)):
                 m.d.sync += checked[w].eq(0)
             with m.Elif(writes["PROGRAM_CHECK"] & (warp == w)):
                 m.d.sync += checked[w].eq((value == check.crc) & whole & some)
@@ -187,19 +189,20 @@ class Host(Component):
         end = [running.eq(0), self.execute.eq(0)]
         count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
         # Progress comes late in a cycle: it counts in the next one.
-        quiet_before, moved, quiet_for = Signal(32), Signal(), Signal(32)
-        cleared, loaded = Signal(range(self.clear_cycles)), Signal()
-        expired = Signal()
+        # Only a round of turns shows that no warp goes on: so many cycles more.
+        period = self._config.derived.period
+        quiet_before, moved, quiet_for = Signal(signed(34)), Signal(), Signal(signed(34))
+        cleared, loaded = Signal(range(self.clear_cycles)), Signal(range(period))
+        expired, latest = Signal(), Signal(len(self.cycle))
         m.d.comb += [
             self.clear.eq(clearing),
             self.clear_index.eq(cleared),
-            self.load.eq(state == State.LOAD),
             self.run.eq(running & ~self.error),
             self.stop.eq(~self.run),
             self.done.eq((state == State.DONE) & ~self.error),
             self.failed.eq(failed | self.error),
             self.cycle.eq(Mux(self.error, before, count)),
-            quiet_for.eq(where(~moved, quiet_before + 1)),
+            quiet_for.eq(Mux(moved, -period, quiet_before + 1)),
             expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
         ]
         m.d.sync += [quiet_before.eq(quiet_for), moved.eq(self.progress), cleared.eq(0)]
@@ -217,16 +220,18 @@ class Host(Component):
                 with m.If(cleared == self.clear_cycles - 1):
                     m.d.sync += [state.eq(State.LOAD), clearing.eq(0)]
             with m.Case(State.LOAD):
-                m.d.sync += [loaded.eq(~loaded), moved.eq(1)]
-                with m.If(loaded):
-                    m.d.sync += [state.eq(State.RUN), *begin]
+                m.d.sync += [loaded.eq(loaded + 1), moved.eq(1)]
+                with m.If(loaded == period - 1):
+                    m.d.sync += [state.eq(State.RUN), loaded.eq(0), latest.eq(0), *begin]
             with m.Case(State.RUN):
                 m.d.sync += before.eq(count)
+                with m.If(self.event):
+                    m.d.sync += latest.eq(count + 1)
                 with m.If(expired):
                     m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), moved.eq(1)]
                     m.d.sync += error.eq(self.stuck_report)
                 with m.Elif(self.finished):
-                    m.d.sync += [state.eq(State.DONE), *end]
+                    m.d.sync += [state.eq(State.DONE), count.eq(latest), *end]
                 with m.Else():
                     m.d.sync += count.eq(count + 1)
             with m.Case(State.STOP), m.If(self.quiet | expired):

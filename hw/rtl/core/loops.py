@@ -1,76 +1,100 @@
-"""Hardware loops of a warp."""
+"""Hardware loops of all warps."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.isa import STORED_BITS
+from hw.config import MachineConfig
+from hw.rtl.bits import log2
+from hw.rtl.core.ring import Ring
+from hw.rtl.interfaces import warp_number
+
+#: Look-up tables are dear: the few words of each warp go to block RAM.
+BLOCK = {"ram_style": "block", "no_rw_check": 1}
+#: Cycles before a turn in which the innermost loop of its warp is looked up.
+AHEAD = 3
 
 
 class LoopStack(Component):
-    """The loops around the current instruction, innermost on top.
+    """The loops around the current instruction of each warp, innermost on top.
 
-    `go` tells that the instruction before `next` is done; if it is a taken `jump`, loops neither end nor
-    return. `push` opens a loop with `count` >= 1 iterations from the next instruction, at `start` with the
-    code `start_word`, to the one before `after`; with `full` it must not happen. `back` is 1 if, with `go`, a
-    loop returns to `top_start`, where `top_word` stands.
+    `warp_ahead` has its turn after `AHEAD` cycles; `behind_ahead` is the place behind the instruction of the
+    warp whose turn is in the next cycle. In a turn, `go` tells that the instruction is done; if it is a taken
+    `jump`, loops neither end nor return. `push` opens a loop with `count` >= 1 iterations, from `behind` to
+    the one before `after`; with `full` it must not happen. `back` is 1 if, with `go`, a loop returns to
+    `start`.
 
-    **Timing.** `back` and what is on top are combinational, so a return costs no cycle.
+    **Timing.** `full` and `start` are registers in a turn, `back` depends on `jump` and `push`.
     """
 
-    def __init__(self, depth: int, pc_bits: int, after_bits: int):
-        self._depth = depth
+    def __init__(self, config: MachineConfig, after_bits: int):
+        self._config = config
+        bits = log2(config.imem_words)
         super().__init__(
             {
-                "next": In(after_bits),
+                "warp_ahead": In(warp_number(config)),
+                "behind_ahead": In(after_bits),
+                "warp": In(warp_number(config)),
+                "behind": In(bits),
                 "go": In(1),
                 "jump": In(1),
                 "push": In(1),
-                "start": In(pc_bits),
-                "start_word": In(STORED_BITS),
                 "after": In(after_bits),
                 "count": In(32),
                 "full": Out(1),
                 "back": Out(1),
-                "top_start": Out(pc_bits),
-                "top_word": Out(STORED_BITS),
+                "start": Out(bits),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bounds = data.StructLayout(
-            {"start": len(self.start), "after": len(self.after), "word": len(self.start_word)}
-        )
-        depth = max(2, self._depth)
-        m.submodules.bounds = places = memory.Memory(shape=bounds, depth=depth, init=[])
-        m.submodules.left = left = memory.Memory(shape=32, depth=depth, init=[])
-        level, top = Signal(range(self._depth + 1)), Signal(range(depth))
-        place, turns = places.read_port(domain="comb"), left.read_port(domain="comb")
-        opened, counted = places.write_port(), left.write_port()
-        ends, last = Signal(), Signal()
+        depth = self._config.loop_depth
+        place_bits = max(1, (depth - 1).bit_length())
+        places = self._config.warps << place_bits
+        level = Ring(m, range(depth + 1), self._config.derived.period, "level")
+        bounds = data.StructLayout({"start": len(self.start), "after": len(self.after)})
+        m.submodules.bounds = kept = memory.Memory(shape=bounds, depth=places, init=[], attrs=BLOCK)
+        m.submodules.left = left = memory.Memory(shape=32, depth=places, init=[], attrs=BLOCK)
+        bound, turns = kept.read_port(), left.read_port()
+        opened, counted = kept.write_port(), left.write_port()
+
+        # Looked up, kept, and compared, in the three cycles before the turn.
+        top, iterations = Signal(bounds), Signal(32)
+        fewer, ends, last = Signal(32), Signal(), Signal()
+        above = Signal(place_bits)
         m.d.comb += [
-            place.addr.eq(top),
-            turns.addr.eq(top),
-            last.eq(turns.data == 1),
-            ends.eq((level != 0) & (self.next == place.data.after) & ~self.jump & ~self.push),
-            self.full.eq(level == self._depth),
-            self.top_start.eq(place.data.start),
-            self.top_word.eq(place.data.word),
-            self.back.eq(ends & ~last),
+            above.eq(level.ahead(AHEAD) - 1),
+            bound.addr.eq(Cat(above, self.warp_ahead)),
+            turns.addr.eq(bound.addr),
+        ]
+        m.d.sync += [
+            top.eq(bound.data),
+            iterations.eq(turns.data),
+            self.start.eq(top.start),
+            fewer.eq(iterations - 1),
+            last.eq(iterations == 1),
+            ends.eq((level.ahead(1) != 0) & (self.behind_ahead == top.after)),
+        ]
+        ended = Signal()
+        inner = Signal(place_bits)
+        m.d.comb += [
+            ended.eq(ends & ~self.jump & ~self.push),
+            self.full.eq(level.now == depth),
+            self.back.eq(ended & ~last),
+            inner.eq(level.now - 1),
             opened.en.eq(self.go & self.push),
-            opened.addr.eq(level),
-            opened.data.start.eq(self.start),
+            opened.addr.eq(Cat(level.now[:place_bits], self.warp)),
+            opened.data.start.eq(self.behind),
             opened.data.after.eq(self.after),
-            opened.data.word.eq(self.start_word),
             counted.en.eq(self.go & (self.push | self.back)),
-            counted.addr.eq(Mux(self.push, level, top)),
-            counted.data.eq(Mux(self.push, self.count, turns.data - 1)),
+            counted.addr.eq(Cat(Mux(self.push, level.now[:place_bits], inner), self.warp)),
+            counted.data.eq(Mux(self.push, self.count, fewer)),
         ]
         with m.If(self.go & self.push):
-            m.d.sync += [level.eq(level + 1), top.eq(level)]
-        with m.Elif(self.go & ends & last):
-            m.d.sync += [level.eq(level - 1), top.eq(top - 1)]
+            m.d.comb += level.then.eq(level.now + 1)
+        with m.Elif(self.go & ended & last):
+            m.d.comb += level.then.eq(level.now - 1)
         return m

@@ -1,80 +1,70 @@
-"""The scalar register file of a warp."""
+"""The scalar registers of all warps."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
+from hw import isa
+from hw.config import MachineConfig
+from hw.rtl.interfaces import warp_number
+
+
+def register_bits(config: MachineConfig) -> int:
+    """Bits of the number of a register of a warp."""
+    return (config.registers - 1).bit_length()
+
+
+def register_words(config: MachineConfig) -> int:
+    """Words of the memory that holds the registers of all warps."""
+    return config.warps << register_bits(config)
+
 
 class RegisterFile(Component):
-    """Registers of 32 bits with four readers and one writer.
+    """Registers of 32 bits in block RAM, with five readers and one writer.
 
-    `true` tells whether the register named by `predicate` is not 0, `positive` whether that named by `count`
-    is above 0, which matters if `counts`. If one that matters is not known yet, `unknown` is 1. With `next`
-    the three become `coming_*`, else they stay. While `clear` is 1, the register named by `target` becomes 0;
-    `data` must be 0, too. Nothing else writes register 0.
+    In each cycle one warp reads five of its registers: the four operands and the predicate. A write to
+    register 0 of a warp does nothing. While `clear` is 1, word `clear_index` becomes `data`, which must be 0
+    from the second cycle on; `clear_index` must name all words then.
 
-    **Timing.** Reads are combinational; a value written in cycle t is read from t + 1 on, its kind is known
-    from t + 2 on.
+    **Timing.** What is named in cycle t is read in t + 1. What is written in t is read by who names it in
+    t + 1 or later.
     """
 
-    def __init__(self, registers: int):
-        self._registers = registers
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        warp = warp_number(config)
+        number = isa.PREDICATE_BITS
         super().__init__(
             {
-                **{f"read{i}": In(5) for i in range(4)},
-                **{f"value{i}": Out(signed(32)) for i in range(4)},
-                "next": In(1),
-                "predicate": In(5),
-                "coming_predicate": In(5),
-                "true": Out(1),
-                "count": In(5),
-                "coming_count": In(5),
-                "positive": Out(1),
-                "counts": In(1),
-                "coming_counts": In(1),
-                "unknown": Out(1),
+                "warp": In(warp),
+                "numbers": In(number).array(5),
+                "values": Out(32).array(5),
                 "clear": In(1),
+                "clear_index": In(range(register_words(config))),
                 "write": In(1),
-                "target": In(5),
+                "target_warp": In(warp),
+                "target": In(number),
                 "data": In(32),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.words = words = memory.Memory(shape=32, depth=self._registers, init=[])
-        port = words.write_port()
-        m.d.comb += [
-            port.en.eq(self.clear | (self.write & (self.target != 0))),
-            port.addr.eq(self.target),
-            port.data.eq(self.data),
-        ]
-        for i in range(4):
-            read = words.read_port(domain="comb")
-            index, value = getattr(self, f"read{i}"), getattr(self, f"value{i}")
-            m.d.comb += [read.addr.eq(index), value.eq(read.data)]
-        self._kinds(m, port.en)
+        bits = register_bits(self._config)
+        place = Mux(self.clear, self.clear_index, Cat(self.target[:bits], self.target_warp))
+        for i in range(len(self.numbers)):
+            # A memory for each reader: block RAM has one port to read and one to write.
+            m.submodules[f"copy{i}"] = words = memory.Memory(
+                shape=32, depth=register_words(self._config), init=[], attrs={"no_rw_check": 1}
+            )
+            write, read = words.write_port(), words.read_port()
+            m.d.comb += [
+                write.en.eq(self.clear | (self.write & (self.target != 0))),
+                write.addr.eq(place),
+                write.data.eq(self.data),
+                read.addr.eq(Cat(self.numbers[i][:bits], self.warp)),
+                self.values[i].eq(read.data),
+            ]
         return m
-
-    def _kinds(self, m: Module, write: Signal) -> None:
-        """Whether registers are not 0, and above 0: noted in the cycle after the write."""
-        m.submodules.kinds = kinds = memory.Memory(shape=2, depth=self._registers, init=[])
-        late, target, data = Signal(reset_less=True), Signal(5, reset_less=True), Signal(32, reset_less=True)
-        m.d.sync += [late.eq(write), target.eq(self.target), data.eq(self.data)]
-        port, some = kinds.write_port(), data.any()
-        m.d.comb += [
-            port.en.eq(late),
-            port.addr.eq(target),
-            port.data.eq(Cat(some, some & ~data[-1])),
-        ]
-        for bit, (told, number) in enumerate(((self.true, self.predicate), (self.positive, self.count))):
-            read = kinds.read_port(domain="comb")
-            m.d.comb += [read.addr.eq(number), told.eq(read.data[bit])]
-        coming = (self.coming_predicate, self.coming_count, self.coming_counts)
-        fresh = [
-            write & ((predicate == self.target) | (counts & (count == self.target)))
-            for predicate, count, counts in (coming, (self.predicate, self.count, self.counts))
-        ]
-        m.d.sync += self.unknown.eq(Mux(self.next, *fresh))

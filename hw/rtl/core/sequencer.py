@@ -1,8 +1,11 @@
-"""A warp sequencer: predicate, scalar execution, and one issue port to engines and channels."""
+"""The sequencer: executes the programs of all warps, which take turns."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out, Signature
 
@@ -10,82 +13,109 @@ from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.isa import STORED_BITS
 from hw.rtl.bits import log2, where
-from hw.rtl.core.alu import MOVE_LOW, Alu, AluControl, MultiplyDivide
-from hw.rtl.core.decoder import REGISTER_FIELDS, Decoder, Sort, predicate_number, sort_of
-from hw.rtl.core.fetch import Fetch
-from hw.rtl.core.fetch import ProgramMemory as ProgramMemory
-from hw.rtl.core.registers import RegisterFile
+from hw.rtl.core.alu import MOVE_LOW, Alu, AluControl, Divider, Multiplier
+from hw.rtl.core.decoder import REGISTER_FIELDS, Decoded, field, immediate, known, predicate_number
+from hw.rtl.core.loops import AHEAD as LOOKED_UP
+from hw.rtl.core.loops import LoopStack
+from hw.rtl.core.registers import RegisterFile, register_words
+from hw.rtl.core.ring import Ring
+from hw.rtl.core.signals import AHEAD as OLDEST_READ
 from hw.rtl.core.signals import CHANNEL_BITS, PendingSignals
-from hw.rtl.interfaces import PC_BITS
+from hw.rtl.interfaces import PC_BITS, warp_number
 
-#: Bits of a number of a register in the walk that clears them.
-CLEAR_BITS = isa.PREDICATE_BITS
-_COUNT = isa.layout("loop")["rs1"]
-#: Which of an issue port's values a parameter becomes.
+#: Which of an operation's values a parameter becomes.
 VALUE = REGISTER_FIELDS.index(isa.layout("param")["rs1"].low)
+#: Stages, by the cycles before the turn: the pc goes to the program memory, the word to the decoder and the
+#: registers, values come from these, and are computed with.
+FETCH, READ, VALUES, EXECUTE = 5, 3, 2, 1
 
 
 class IssuePort(Signature):
-    """What a warp offers to the engines: an operation, or with `sets` a new value of a parameter.
+    """What the warp that has its turn issues: an operation, or with `sets` a new value of a parameter.
 
     `values` are the operands as they are at issue; the new value of a parameter is the one of `VALUE`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: MachineConfig) -> None:
         super().__init__(
             {
                 "valid": Out(1),
-                "ready": In(1),
                 "sets": Out(1),
                 "parameter": Out(range(len(isa.PARAMETERS))),
                 "engine": Out(range(len(ENGINES))),
                 "variant": Out(2),
                 "values": Out(data.ArrayLayout(32, 4)),
+                "warp": Out(warp_number(config)),
                 "pc": Out(PC_BITS),
             }
         )
 
 
-class Sequencer(Component):
-    """Executes one program in order, one instruction per cycle unless something holds it.
+@dataclass(frozen=True)
+class _Turn:
+    """What the pipeline has found out about the instruction of a turn.
 
-    While `clear` is 1, the register `clear_register` becomes 0: it must name all of them. Then `load` takes
-    the first instruction, in the two cycles before `run` lets it execute. `tokens` tells which channels hold
-    a token. `error` names the cause of a stop at `pc`; what the sequencer does from then on does not matter.
-    `moves` is `issued`, and 1 with some errors, too.
+    The instruction itself (`coming` in the cycle before), its operands, the new value of a parameter; whether
+    its predicate is `true`, the count of a loop `positive`, the divisor `zero`, an operand too `wide`; the
+    result of a move or of an operation of one cycle.
+    """
+
+    coming: Any
+    decoded: Any
+    values: list[Signal]
+    new: Signal
+    flags: Any
+    result: Signal
+    registers: RegisterFile
+    multiplier: Multiplier
+    divider: Divider
+
+
+class Sequencer(Component):
+    """Executes the programs of all warps in order, an instruction in each turn unless something holds it.
+
+    Turns go round: that of a warp comes every `period` cycles, and the instruction of a turn has left the
+    pipeline before the next turn of its warp enters it. So nothing is forwarded, guessed or taken back.
+
+    While `clear` is 1 the sequencer must be in reset; word `clear_index` of the registers becomes 0: all must
+    be named. `period` cycles after a reset warp 0 has its turn. `run` lets warps execute. `room` tells which
+    queues have room, `tokens` which channels hold a token. `turn` is the warp that has its turn, `pc` its
+    instruction, unless the turn is `idle`. `error` tells that the machine stops there, for the `cause`; what
+    the sequencer does from then on does not matter. `moves` is `issued`, and 1 with some errors, too.
+    `through` tells the warps that have halted and wait for nothing.
 
     **Timing.** docs/machine.md, "Warps".
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        bits = log2(config.imem_words)
+        warp, bits = warp_number(config), log2(config.imem_words)
         super().__init__(
             {
                 "clear": In(1),
-                "clear_register": In(CLEAR_BITS),
-                "load": In(1),
-                "run": In(1),
-                "fetch": Out(1),
-                "fetch_address": Out(bits),
+                "clear_index": In(range(register_words(config))),
+                "run": In(config.warps),
+                "fetch_warp": Out(warp),
+                "fetch_pc": Out(bits),
                 "word": In(STORED_BITS),
-                "fetch_target": Out(bits),
-                "target_word": In(STORED_BITS),
-                "issue": Out(IssuePort()),
-                "complete": In(1),
+                "room": In(len(ENGINES)),
+                "issue": Out(IssuePort(config)),
+                "complete": In(config.warps),
                 "tokens": In(config.channels),
                 "take": Out(1),
                 "take_channel": Out(CHANNEL_BITS),
                 "fire": Out(1),
                 "fire_channel": Out(CHANNEL_BITS),
                 "fire_pc": Out(PC_BITS),
+                "turn": Out(warp),
+                "idle": Out(1),
                 "pc": Out(PC_BITS),
                 "issued": Out(1),
                 "void": Out(1),
                 "moves": Out(1),
                 "error": Out(1),
                 "cause": Out(8),
-                "finished": Out(1),
+                "through": Out(config.warps),
                 "stall_channel": Out(1),
                 "stall_engine": Out(1),
             }
@@ -94,202 +124,233 @@ class Sequencer(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         c = self._config
-        m.submodules.decoder = decoder = Decoder(c)
-        m.submodules.registers = registers = RegisterFile(c.registers)
-        m.submodules.fetch = fetch = Fetch(c.imem_words, c.loop_depth)
-        m.submodules.pending = pending = PendingSignals(len(fetch.pc))
+        period = c.derived.period
+        # Turns beyond the last warp are idle.
+        context = data.StructLayout(
+            {
+                "warp": warp_number(c),
+                "idle": 1,
+                "pc": log2(c.imem_words),
+                "halted": 1,
+                "divides": 1,
+                "target": isa.PREDICATE_BITS,
+                "engine": range(len(ENGINES)),  # that of the operations that are not complete
+            }
+        )
+        inits = [{"warp": w} if w < c.warps else {"idle": 1} for w in range(period)]
+        ring = Ring(m, context, period, "context", inits)
+        now = ring.now
+        turn = self._pipeline(m, ring)
+        decoded, values, flags = turn.decoded, turn.values, turn.flags
 
-        # Nothing executes after a halt, and while a multiplication or division is under way (`slow`).
-        asleep, slow = Signal(), Signal()
-        awake, ready, true, active = Signal(), Signal(), Signal(), Signal()
+        m.submodules.pending = pending = PendingSignals(c)
+        runs, alive, active = Signal(), Signal(), Signal()
+        held, go, signals = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.pc.eq(fetch.pc),
-            self.fetch.eq(fetch.read),
-            self.fetch_address.eq(fetch.address),
-            fetch.next_word.eq(self.word),
-            self.fetch_target.eq(fetch.target),
-            fetch.target_word.eq(self.target_word),
-            fetch.load.eq(self.load),
-            decoder.load.eq(fetch.read),
-            decoder.coming.eq(fetch.coming),
-            decoder.word.eq(fetch.word),
-            registers.predicate.eq(decoder.predicate),
-            registers.coming_predicate.eq(predicate_number(fetch.coming)),
-            registers.count.eq(_count_number(fetch.word)),
-            registers.coming_count.eq(_count_number(fetch.coming)),
-            registers.counts.eq(decoder.is_loop),
-            registers.coming_counts.eq(sort_of(fetch.coming) == Sort.LOOP),
-            registers.next.eq(fetch.read),
-            awake.eq(self.run & ~asleep),
-            ready.eq(awake & ~registers.unknown),
-            true.eq(registers.true == decoder.sense),
-            active.eq(ready & true),
-            *[
-                getattr(registers, f"read{i}").eq(fetch.word[low : low + isa.PREDICATE_BITS])
-                for i, low in enumerate(REGISTER_FIELDS)
-            ],
-        ]
-        values = [getattr(registers, f"value{i}") for i in range(len(REGISTER_FIELDS))]
-        new, too_wide = self._operands(m, decoder, values)
-        held = self._holds(m, decoder, pending, active, [*values[:VALUE], new, *values[VALUE + 1 :]])
-
-        # What happens behind an error does not count: it holds nothing back, which would take its time. Only
-        # what comes next has to know of every hold: what an instruction does is held by one thing at most.
-        go, waits, signals = Signal(), Signal(), Signal()
-        m.d.comb += [
-            go.eq(ready & ~held),
-            waits.eq(active & decoder.is_wait & ~self.stall_channel),
-            signals.eq(active & decoder.is_signal & pending.room),
-            self.moves.eq(go),
+            runs.eq(self.run.bit_select(now.warp, 1) & ~now.idle),
+            alive.eq(runs & ~now.halted & ~now.divides),
+            active.eq(alive & flags.true),
+            self.turn.eq(now.warp),
+            self.idle.eq(now.idle),
+            self.pc.eq(now.pc),
+            go.eq(alive & ~held),
+            self.moves.eq(go | (runs & now.divides)),
             self.issued.eq(go & ~self.error),
-            self.void.eq(self.issued & ~true),
-        ]
-        some = registers.positive
-        m.d.comb += [
-            fetch.go.eq(go),
-            # While it is loaded, any word may be in the decoder.
-            fetch.jump.eq(self.run & true & (decoder.is_jump | (decoder.is_loop & ~some))),
-            fetch.push.eq(true & decoder.is_loop & some),
-            fetch.count.eq(self._register(values, "loop", "rs1")),
-        ]
-        zero, done = self._scalar(m, decoder, registers, values, active, slow)
-        with m.If(active & (decoder.is_halt | decoder.is_slow)):
-            m.d.sync += asleep.eq(1)
-        with m.Elif(done):
-            m.d.sync += asleep.eq(0)
-
-        with m.If(awake & ~decoder.legal):
-            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
-        with m.Elif(active & decoder.is_loop & some & fetch.full):
-            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.LOOP_DEPTH)]
-        with m.Elif(active & zero):
-            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.DIVIDE_BY_ZERO)]
-        with m.Elif(active & too_wide):
-            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.OPERAND)]
-
-        # Channels and engines.
-        m.d.comb += [
-            pending.issue.eq(self.issue.valid & self.issue.ready & ~self.issue.sets),
-            pending.complete.eq(self.complete),
+            self.void.eq(self.issued & ~flags.true),
+            held.eq(self._holds(m, now, decoded, pending, active)),
+            self.issue.values.eq(Cat(*values[:VALUE], turn.new, *values[VALUE + 1 :])),
+            signals.eq(active & decoded.is_signal & pending.room),
+            self.take.eq(active & decoded.is_wait & ~self.stall_channel),
+            self.take_channel.eq(field(decoded.word, "wait", "channel")),
+            pending.warp_ahead.eq(ring.ahead(OLDEST_READ).warp),
+            pending.warp.eq(now.warp),
+            pending.runs.eq(runs),
+            pending.issue.eq(self.issue.valid & ~self.issue.sets),
             pending.signal.eq(signals),
-            pending.channel.eq(decoder.channel),
-            pending.pc.eq(fetch.pc),
-            self.take.eq(waits),
-            self.take_channel.eq(decoder.channel),
-            self.fire.eq(pending.fire & self.run),
+            pending.channel.eq(field(decoded.word, "signal", "channel")),
+            pending.pc.eq(now.pc),
+            pending.complete.eq(self.complete),
+            self.fire.eq(pending.fire),
             self.fire_channel.eq(pending.fire_channel),
             self.fire_pc.eq(pending.fire_pc),
-            self.finished.eq(asleep & ~slow & ~pending.some & pending.empty),
         ]
+        with m.If(now.halted & ~now.idle & ~pending.some & pending.empty):
+            m.d.sync += self.through.bit_select(now.warp, 1).eq(1)
+        too_deep = self._next(m, ring, turn, go)
+        self._write(m, ring, turn, active)
+        with m.If(alive & ~decoded.legal):
+            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
+        with m.Elif(alive & too_deep):
+            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.LOOP_DEPTH)]
+        with m.Elif(active & flags.zero):
+            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.DIVIDE_BY_ZERO)]
+        with m.Elif(active & flags.wide):
+            m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.OPERAND)]
         return m
 
-    @staticmethod
-    def _register(values: list[Signal], instruction: str, field: str) -> Signal:
-        """What the register holds that a field of an instruction names."""
-        return values[REGISTER_FIELDS.index(isa.layout(instruction)[field].low)]
-
-    def _holds(
-        self,
-        m: Module,
-        decoder: Decoder,
-        pending: PendingSignals,
-        active: Signal,
-        values: list[Signal],
-    ) -> Value:
-        """The issue port, and whether something that must happen first has not."""
-        engine = Signal(range(len(ENGINES)))  # that of the operations that are not complete
-        token, other_engine, offers = Signal(), Signal(), Signal()
+    def _pipeline(self, m: Module, ring: Ring) -> _Turn:
+        """What happens before the turn."""
+        m.submodules.registers = registers = RegisterFile(self._config)
+        word, coming = Signal(STORED_BITS), Signal(Decoded, name="coming")
+        m.d.sync += [word.eq(self.word), *[coming[name].eq(value) for name, value in known(word).items()]]
+        numbers = [word[low : low + isa.PREDICATE_BITS] for low in REGISTER_FIELDS]
         m.d.comb += [
-            token.eq(self.tokens.bit_select(decoder.channel[:CHANNEL_BITS], 1)),
-            other_engine.eq(decoder.is_engine & pending.some & (engine != decoder.engine)),
-            self.issue.sets.eq(decoder.is_param | decoder.is_parami),
-            offers.eq(decoder.is_engine | self.issue.sets),
-            self.issue.valid.eq(active & offers & ~other_engine),
-            self.issue.parameter.eq(decoder.parameter),
-            self.issue.engine.eq(decoder.engine),
-            self.issue.variant.eq(decoder.variant),
-            self.issue.pc.eq(self.pc),
-            *[self.issue.values[i].eq(value) for i, value in enumerate(values)],
+            self.fetch_warp.eq(ring.ahead(FETCH).warp),
+            self.fetch_pc.eq(ring.ahead(FETCH).pc),
+            registers.warp.eq(ring.ahead(READ).warp),
+            *[registers.numbers[i].eq(n) for i, n in enumerate([*numbers, predicate_number(word)])],
         ]
-        wait_held, signal_held, engine_held = Signal(), Signal(), Signal()
-        m.d.comb += [
-            wait_held.eq(decoder.is_wait & ~token),
-            signal_held.eq(decoder.is_signal & ~pending.room),
-            # The answer of the engines is what comes last.
-            engine_held.eq(other_engine | (offers & ~self.issue.ready)),
-            self.stall_channel.eq(active & wait_held),
-            self.stall_engine.eq(active & (signal_held | engine_held)),
+        # In the stage EXECUTE: the instruction, its operands, the right one of a binary operation.
+        decoded, right, guard = Signal(Decoded, name="decoded"), Signal(32), Signal(32)
+        values = [Signal(32, name=f"operand{i}") for i in range(len(numbers))]
+        second = registers.values[REGISTER_FIELDS.index(isa.layout("add")["rs2"].low)]
+        m.d.sync += [
+            decoded.eq(coming),
+            right.eq(Mux(coming.use_imm, immediate(coming), second)),
+            guard.eq(registers.values[len(numbers)]),
+            *[value.eq(registers.values[i]) for i, value in enumerate(values)],
         ]
-        with m.If(pending.issue):
-            m.d.sync += engine.eq(decoder.engine)
-        return active & (wait_held | signal_held | engine_held)
+        m.submodules.multiplier = multiplier = Multiplier()
+        m.submodules.divider = divider = Divider(self._config.derived.period)
+        result = self._scalar(m, decoded, values, right)
+        new, wide = self._operands(m, decoded, values)
+        left = _operand(values, "add", "rs1")
+        flags = Signal(data.StructLayout({"true": 1, "positive": 1, "zero": 1, "wide": 1}))
+        m.d.sync += [
+            flags.true.eq(guard.any() == decoded.word[isa.SENSE_LOW]),
+            flags.positive.eq(left.any() & ~left[-1]),
+            flags.zero.eq(decoded.is_divide & ~right.any()),
+            flags.wide.eq(wide),
+        ]
+        later = [_kept(m, value) for value in values]
+        m.d.comb += [multiplier.a.eq(left), multiplier.b.eq(right)]
+        m.d.sync += [divider.a.eq(left), divider.b.eq(right)]
+        now = _kept(m, decoded)
+        return _Turn(decoded, now, later, _kept(m, new), flags, result, registers, multiplier, divider)
 
-    def _scalar(
-        self,
-        m: Module,
-        decoder: Decoder,
-        registers: RegisterFile,
-        values: list[Signal],
-        active: Signal,
-        slow: Signal,
-    ) -> tuple[Value, Value]:
-        """Results of scalar instructions, which nothing holds.
-
-        Returns whether one divides by zero, and whether a slow one is done.
-        """
+    def _scalar(self, m: Module, decoded: Any, values: list[Signal], right: Signal) -> Signal:
+        """The result of a move or of an operation of one cycle, a cycle later."""
         m.submodules.alu = alu = Alu()
-        m.submodules.multiply = multiply = MultiplyDivide()
-        left, other = self._register(values, "add", "rs1"), self._register(values, "select", "rs3")
-        shifted = self._register(values, "lih", "rd")
-        right, chosen, fast = Signal(signed(32)), Signal(), Signal()
+        left, other = _operand(values, "add", "rs1"), _operand(values, "select", "rs3")
+        shifted = _operand(values, "lih", "rd")
+        chosen, kept = Signal(), Signal()
         m.d.comb += [
-            right.eq(Mux(decoder.use_imm, decoder.imm, self._register(values, "add", "rs2"))),
-            chosen.eq(left != 0),
-            # The instruction behind a slow one is in the decoder meanwhile; its result must be 0.
-            fast.eq(~slow),
-            alu.enable.eq(decoder.is_binary & fast),
-            alu.move_low.eq((decoder.is_li | decoder.is_lih | (decoder.is_select & chosen)) & fast),
-            alu.move_high.eq((decoder.is_li | (decoder.is_select & chosen)) & fast),
-            *[alu.control[name].eq(getattr(decoder, f"alu_{name}")) for name, _ in AluControl],
+            chosen.eq(left.any()),
+            kept.eq(decoded.is_select & ~chosen),
+            alu.enable.eq(decoded.is_binary),
+            alu.move_low.eq(decoded.is_li | decoded.is_lih | (decoded.is_select & chosen)),
+            alu.move_high.eq(decoded.is_li | (decoded.is_select & chosen)),
+            *[alu.control[name].eq(decoded[f"alu_{name}"]) for name, _ in AluControl],
             alu.a.eq(left),
             alu.b.eq(right),
-            multiply.select.eq(decoder.select),
-            multiply.a.eq(left),
-            multiply.b.eq(right),
-            multiply.start.eq(active & decoder.is_slow),
         ]
-        slow_target = Signal(5)
-        with m.If(multiply.start):
-            m.d.sync += [slow.eq(1), slow_target.eq(decoder.rd)]
-        with m.Elif(multiply.done):
-            m.d.sync += slow.eq(0)
-        keeps = decoder.is_select & ~chosen & fast
-        higher = where(decoder.is_lih & fast, Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]))
-        m.d.comb += [
-            registers.clear.eq(self.clear),
-            registers.write.eq(
-                multiply.done
-                | (active & decoder.is_binary & ~decoder.is_slow)
-                | (active & (decoder.is_li | decoder.is_lih | decoder.is_select))
-            ),
-            registers.target.eq(Mux(self.clear, self.clear_register, Mux(slow, slow_target, decoder.rd))),
-            # Each is 0 where it is not the result.
-            registers.data.eq(alu.result | where(keeps, other) | higher | multiply.result),
-        ]
-        return decoder.is_divide & (right == 0), multiply.done
+        result = Signal(32)
+        # Each is 0 where it is not the result.
+        higher = where(decoded.is_lih, Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]))
+        m.d.sync += result.eq(alu.result | where(kept, other) | higher)
+        return result
 
-    def _operands(self, m: Module, decoder: Decoder, values: list[Signal]) -> tuple[Signal, Signal]:
+    def _holds(self, m: Module, now: Any, decoded: Any, pending: PendingSignals, active: Signal) -> Value:
+        """What is issued, and whether something that must happen first has not."""
+        token, other_engine, room = Signal(), Signal(), Signal()
+        channel = field(decoded.word, "wait", "channel")[:CHANNEL_BITS]
+        m.d.comb += [
+            token.eq(self.tokens.bit_select(channel, 1)),
+            other_engine.eq(pending.some & (now.engine != decoded.engine)),
+            room.eq(self.room.bit_select(decoded.engine, 1)),
+            self.issue.sets.eq(decoded.is_param | decoded.is_parami),
+            self.issue.valid.eq(active & (self.issue.sets | (decoded.is_engine & ~other_engine & room))),
+            self.issue.parameter.eq(field(decoded.word, "param", "parameter")),
+            self.issue.engine.eq(decoded.engine),
+            self.issue.variant.eq(decoded.variant),
+            self.issue.warp.eq(now.warp),
+            self.issue.pc.eq(now.pc),
+            self.stall_channel.eq(active & decoded.is_wait & ~token),
+            self.stall_engine.eq(
+                active & ((decoded.is_signal & ~pending.room) | (decoded.is_engine & (other_engine | ~room)))
+            ),
+        ]
+        return self.stall_channel | self.stall_engine
+
+    def _next(self, m: Module, ring: Ring, turn: _Turn, go: Signal) -> Value:
+        """Where the warp goes on; returns whether it would open more loops than it may."""
+        decoded, flags, word = turn.decoded, turn.flags, turn.coming.word
+        now, then, coming = ring.now, ring.then, ring.ahead(EXECUTE)
+        bits = len(now.pc)
+        length, offset = isa.layout("loop")["length"], isa.layout("jump")["offset"]
+        # Behind a loop may be beyond the memory: such a loop never ends.
+        after_bits = max(bits, length.width) + 1
+        m.submodules.loops = loops = LoopStack(self._config, after_bits)
+        jumps, opens, behind, after = Signal(), Signal(), Signal(bits), Signal(after_bits)
+        behind_coming, further = Signal(bits + 1), Signal(after_bits)
+        m.d.comb += [
+            behind_coming.eq(coming.pc + 1),
+            further.eq(Mux(turn.coming.is_jump, word[: offset.width], word[: length.width])),
+            jumps.eq(flags.true & (decoded.is_jump | (decoded.is_loop & ~flags.positive))),
+            opens.eq(flags.true & decoded.is_loop & flags.positive),
+            loops.warp_ahead.eq(ring.ahead(LOOKED_UP).warp),
+            loops.behind_ahead.eq(behind_coming),
+            loops.warp.eq(now.warp),
+            loops.behind.eq(behind),
+            loops.go.eq(go),
+            loops.jump.eq(jumps),
+            loops.push.eq(opens),
+            loops.after.eq(after),
+            loops.count.eq(_operand(turn.values, "loop", "rs1")),
+        ]
+        m.d.sync += [behind.eq(behind_coming), after.eq(behind_coming + further)]
+        with m.If(go):
+            m.d.comb += then.pc.eq(Mux(jumps, after[:bits], Mux(loops.back, loops.start, behind)))
+        with m.If(self.issue.valid & ~self.issue.sets):
+            m.d.comb += then.engine.eq(decoded.engine)
+        return loops.full & opens
+
+    def _write(self, m: Module, ring: Ring, turn: _Turn, active: Signal) -> None:
+        """The result goes to its register in the cycle behind the turn; divisions and halts begin."""
+        now, then, decoded = ring.now, ring.then, turn.decoded
+        registers, divider = turn.registers, turn.divider
+        rd = field(decoded.word, "li", "rd")
+        moves = decoded.is_li | decoded.is_lih | decoded.is_select
+        m.d.comb += [
+            divider.start.eq(active & decoded.is_divide),
+            divider.quotient.eq(decoded.is_quotient),
+            registers.clear.eq(self.clear),
+            registers.clear_index.eq(self.clear_index),
+        ]
+        m.d.sync += [
+            registers.write.eq(divider.done | (active & ((decoded.is_binary & ~decoded.is_divide) | moves))),
+            registers.target_warp.eq(now.warp),
+            registers.target.eq(Mux(now.divides, now.target, rd)),
+            registers.data.eq(
+                Mux(
+                    now.divides,
+                    divider.result,
+                    Mux(decoded.is_multiply, turn.multiplier.product, turn.result),
+                )
+            ),
+        ]
+        with m.If(active & decoded.is_halt):
+            m.d.comb += then.halted.eq(1)
+        with m.If(divider.start):
+            m.d.comb += [then.divides.eq(1), then.target.eq(rd)]
+        with m.Elif(divider.done):
+            m.d.comb += then.divides.eq(0)
+
+    def _operands(self, m: Module, decoded: Any, values: list[Signal]) -> tuple[Signal, Signal]:
         """The value for a parameter, and whether an operand or parameter does not fit its field."""
-        new, too_wide = Signal(32), Signal()
-        m.d.comb += new.eq(Mux(decoder.is_parami, decoder.parami_value, values[VALUE]))
-        wide = [(decoder.is_param | decoder.is_parami) & self._exceeds_parameter(m, decoder.parameter, new)]
+        new, too_wide = Signal(32, name="new"), Signal()
+        parameter = field(decoded.word, "param", "parameter")
+        m.d.comb += new.eq(
+            Mux(decoded.is_parami, field(decoded.word, "parami", "imm").as_signed(), values[VALUE])
+        )
+        wide = [(decoded.is_param | decoded.is_parami) & self._exceeds_parameter(m, parameter, new)]
         specs = {name: isa.of_engine(name)[0].operands for name in ENGINES}
         for i, value in enumerate(values):
             for bits in sorted({operands[i].bits for operands in specs.values()} - {32}):
                 engines = [e for e, name in enumerate(ENGINES) if specs[name][i].bits == bits]
                 excess = Signal(name=f"excess{i}_{bits}")
                 m.d.comb += excess.eq(value[bits:].any())
-                wide.append(decoder.is_engine & Cat(decoder.engine == e for e in engines).any() & excess)
+                wide.append(decoded.is_engine & Cat(decoded.engine == e for e in engines).any() & excess)
         m.d.comb += too_wide.eq(Cat(*wide).any())
         return new, too_wide
 
@@ -305,6 +366,13 @@ class Sequencer(Component):
         return Cat(*wide).any()
 
 
-def _count_number(word: Value) -> Value:
-    """The number of the register with a loop's iterations."""
-    return word[_COUNT.low : _COUNT.low + _COUNT.width]
+def _operand(values: list[Signal], instruction: str, name: str) -> Signal:
+    """What the register holds that a field of an instruction names."""
+    return values[REGISTER_FIELDS.index(isa.layout(instruction)[name].low)]
+
+
+def _kept(m: Module, value: Any) -> Any:
+    """A signal as it was in the cycle before."""
+    before = Signal(value.shape(), name=f"{Value.cast(value).name}_now")
+    m.d.sync += before.eq(value)
+    return before

@@ -1,35 +1,48 @@
-"""Signals of a warp that wait for its operations to complete."""
+"""Signals of the warps that wait for operations to complete."""
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, fifo
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw import isa
-from hw.rtl.interfaces import PC_BITS
+from hw.config import MachineConfig
+from hw.isa import TIMING
+from hw.rtl.core.loops import BLOCK
+from hw.rtl.core.ring import Ring
+from hw.rtl.interfaces import PC_BITS, warp_number
 
 COUNT_BITS = 7
 CHANNEL_BITS = 6
+#: Cycles before a turn in which the oldest signal of its warp is looked up.
+AHEAD = 2
 
 
 class PendingSignals(Component):
     """Counts operations issued and completed, and fires signals in order when their time has come.
 
-    `some` tells whether operations are `outstanding`.
+    `warp` has its turn, `warp_ahead` has it after `AHEAD` cycles. In a turn with `runs` a warp may `issue` an
+    operation or a `signal` to `channel`, the latter only with `room`, and the oldest of its signals may
+    `fire`. `some` tells whether operations of the warp are outstanding, `empty` that no signal waits.
 
-    **Timing.** A signal fires in the cycle in which it issues or the last operation before it completes,
-    whichever is later, and at most one per cycle.
+    **Timing.** A signal fires in the first turn, from that in which it issues on, in which all operations
+    before it were complete in an earlier cycle, and at most one per turn.
     """
 
-    def __init__(self, pc_bits: int = PC_BITS):
+    def __init__(self, config: MachineConfig, pc_bits: int = PC_BITS):
+        self._config = config
+        warp = warp_number(config)
         super().__init__(
             {
-                "issue": In(1),  # an engine operation issues
-                "complete": In(1),
-                "signal": In(1),  # a signal instruction issues
+                "warp_ahead": In(warp),
+                "warp": In(warp),
+                "runs": In(1),
+                "issue": In(1),
+                "signal": In(1),
                 "channel": In(CHANNEL_BITS),
                 "pc": In(pc_bits),
+                "complete": In(config.warps),
                 "room": Out(1),
-                "outstanding": Out(COUNT_BITS),
                 "some": Out(1),
                 "fire": Out(1),
                 "fire_channel": Out(CHANNEL_BITS),
@@ -40,36 +53,49 @@ class PendingSignals(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        depth = TIMING.pending_signals
+        place = range(depth)
+        state = Ring(
+            m,
+            data.StructLayout({"issued": COUNT_BITS, "count": range(depth + 1), "oldest": place}),
+            self._config.derived.period,
+            "state",
+        )
+        now, then = state.now, state.then
+        completed = [Signal(COUNT_BITS, name=f"completed{w}") for w in range(self._config.warps)]
+        for w, count in enumerate(completed):
+            m.d.sync += count.eq(count + self.complete[w])
+
+        # Entries in a memory: the oldest of the warp is read in the cycles before its turn.
         entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": len(self.pc)})
-        m.submodules.queue = queue = fifo.SyncFIFO(width=entry.size, depth=isa.TIMING.pending_signals)
-        issued, completed = Signal(COUNT_BITS), Signal(COUNT_BITS)
-        head, new = Signal(entry), Signal(entry)
-        direct, due = Signal(), Signal()
-        m.d.sync += [issued.eq(issued + self.issue), completed.eq(completed + self.complete)]
-        behind = Signal(COUNT_BITS)  # operations that the oldest signal waits for, before this cycle
-        # Completions come late in a cycle: what follows from one is worked out before. The counters wrap: a
-        # difference in the upper half is negative, all have completed.
-        if_none, if_one, none_if_one = Signal(), Signal(), Signal()
-        m.d.sync += self.some.eq(self.issue | Mux(self.complete, self.some & ~none_if_one, self.some))
+        m.submodules.entries = entries = memory.Memory(
+            shape=entry, depth=self._config.warps * depth, init=[], attrs=BLOCK
+        )
+        read, write = entries.read_port(), entries.write_port()
+        oldest, done, behind = Signal(entry), Signal(COUNT_BITS), Signal(COUNT_BITS)
+        outstanding, due, direct = Signal(COUNT_BITS), Signal(), Signal()
+        m.d.sync += oldest.eq(read.data)
         m.d.comb += [
-            self.outstanding.eq(issued - completed),
-            head.eq(queue.r_data),
-            behind.eq(head.needs - completed),
-            if_none.eq(queue.r_rdy & ((behind == 0) | behind[-1])),
-            if_one.eq(queue.r_rdy & (behind == 1)),
-            due.eq(if_none | (if_one & self.complete)),
-            none_if_one.eq(self.outstanding == 1),
-            direct.eq(self.signal & ~queue.r_rdy & Mux(self.complete, none_if_one, self.outstanding == 0)),
+            read.addr.eq(Cat(state.ahead(AHEAD).oldest, self.warp_ahead)),
+            done.eq(Array(completed)[self.warp]),
+            outstanding.eq(now.issued - done),
+            self.some.eq(outstanding != 0),
+            self.empty.eq(now.count == 0),
+            self.room.eq(now.count != depth),
+            # Counters go round: a difference in the upper half is negative, all have completed.
+            behind.eq(oldest.needs - done),
+            due.eq(self.runs & ~self.empty & ((behind == 0) | behind[-1])),
+            direct.eq(self.signal & self.empty & ~self.some),
             self.fire.eq(due | direct),
-            self.fire_channel.eq(Mux(queue.r_rdy, head.channel, self.channel)),
-            self.fire_pc.eq(Mux(queue.r_rdy, head.pc, self.pc)),
-            queue.r_en.eq(due),
-            new.channel.eq(self.channel),
-            new.needs.eq(issued),
-            new.pc.eq(self.pc),
-            queue.w_en.eq(self.signal & ~direct),
-            queue.w_data.eq(new),
-            self.room.eq(queue.w_rdy),
-            self.empty.eq(~queue.r_rdy),
+            self.fire_channel.eq(Mux(self.empty, self.channel, oldest.channel)),
+            self.fire_pc.eq(Mux(self.empty, self.pc, oldest.pc)),
+            write.en.eq(self.signal & ~direct),
+            write.addr.eq(Cat((now.oldest + now.count)[: len(now.oldest)], self.warp)),
+            write.data.channel.eq(self.channel),
+            write.data.needs.eq(now.issued),
+            write.data.pc.eq(self.pc),
+            then.issued.eq(now.issued + self.issue),
+            then.count.eq(now.count + write.en - due),
+            then.oldest.eq(now.oldest + due),
         ]
         return m

@@ -99,7 +99,7 @@ def test_other_machines_are_identified_by_their_registers(small: MachineConfig) 
     ("register", "value", "message"),
     [
         ("ID", 0, "register ID must be 0x4845414c, not 0x00000000: what answers is no Heald machine"),
-        ("VERSION", 0x10000, "register VERSION must be 3.0, not 1.0"),
+        ("VERSION", 0x10000, "register VERSION must be 4.0, not 1.0"),
         ("CONFIG_ROWS", 3, r"CONFIG_\.\.\. tell a machine that cannot be: rows .* power of two"),
         ("CONFIG_ROWS", 2, "its registers contradict its hash"),
     ],

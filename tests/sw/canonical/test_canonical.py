@@ -9,7 +9,7 @@ from sw.canonical import canonicalize
 from sw.canonical.passes import Canonicalize
 from sw.canonical.rank import rank
 from sw.canonical.simplify import core
-from sw.codegen.cost import cycles
+from sw.codegen.cost import turns
 from sw.ir.expression import Apply, Expr, Op, Var, apply, const
 from sw.ir.parse import parse_expr, parse_program
 from sw.ir.ranges import may_trap
@@ -215,7 +215,7 @@ def test_distribution_gives_the_same_core_form_and_no_dearer_text() -> None:
         source = grouped(rng, rng.choice((Op.ADD, Op.MUL)), sums)
         other = distributed(rng, source)
         assert core(source) == core(other)
-        assert cycles(canonicalize(source)) <= cycles(source)
+        assert turns(canonicalize(source)) <= turns(source)
 
 
 def test_every_prefix_of_a_sum_is_invariant_in_deeper_loops() -> None:

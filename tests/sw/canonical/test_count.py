@@ -30,7 +30,7 @@ def test_counts_of_a_nest() -> None:
         "instructions": len(words),
         "scalar_static": len(words) - 4,
         "scalar_executed": run.scalar_operations,
-        "scalar_cycles": run.scalar_cycles,
+        "scalar_turns": run.scalar_turns,
         "registers": run.registers,
     }
 
@@ -49,7 +49,7 @@ def test_counts_are_exact_where_nothing_depends_on_data(seed: int) -> None:
     if counts.registers > config.registers:
         return
     run = words_trace(generate(program, config, "p"), config)
-    assert (counts.scalar_executed, counts.scalar_cycles) == (run.scalar_operations, run.scalar_cycles)
+    assert (counts.scalar_executed, counts.scalar_turns) == (run.scalar_operations, run.scalar_turns)
     assert counts.registers >= run.registers
 
 

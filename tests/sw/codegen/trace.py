@@ -42,7 +42,7 @@ class Run:
 
     events: list[Event]
     #: Cycles of all instructions that are no engine operation, wait or signal, if nothing is held.
-    scalar_cycles: int
+    scalar_turns: int
     scalar_operations: int
     registers: int
 
@@ -64,7 +64,7 @@ def words_trace(words: list[int], config: MachineConfig, limit: int = 200_000) -
         happens = (r[code.predicate] != 0) == code.sense
         spec = code.spec
         if not (spec.engine or name in ("wait", "signal", "halt")):
-            run.scalar_cycles += spec.cycles
+            run.scalar_turns += spec.turns
             run.scalar_operations += 1
         for field in spec.fields:
             if field.kind is isa.FieldKind.REGISTER:

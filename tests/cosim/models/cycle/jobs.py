@@ -16,6 +16,15 @@ from hw.config import PORTS, MachineConfig, load
 TEST = load("test").replace(scratch_bytes=4096, out_bytes=4096, imem_words=256, queue_depth=4, cgra=None)
 
 
+#: Cycles from a turn of a warp to its next: at least six, and TEST has no more warps than that.
+PERIOD = 6
+
+
+def turn(number: int, warp: int = 0) -> int:
+    """The cycle of a warp's turn; that of its n-th instruction (from 0), if nothing held it before."""
+    return warp + PERIOD * number
+
+
 def job_of(texts: list[str], config: MachineConfig = TEST, **changes: Any) -> Job:
     """A job of one program text per warp, with all of the first MiB open."""
     changes.setdefault("settings", MemorySettings.of(config, **changes.pop("memory", {})))
@@ -40,6 +49,13 @@ def cycles(outcome: Outcome, kind: EventKind, warp: int = 0) -> dict[int, list[i
 def issues(outcome: Outcome, warp: int = 0) -> list[tuple[int, int]]:
     """(cycle, pc) of everything that a warp issued."""
     return [(e.cycle, e.pc) for e in outcome.events if e.kind <= EventKind.VOID and e.warp == warp]
+
+
+def turns(outcome: Outcome, warp: int = 0) -> list[tuple[int, int]]:
+    """(number of the turn, pc) of everything that a warp issued; all of it must be in turns of the warp."""
+    found = [(*divmod(cycle - warp, PERIOD), pc) for cycle, pc in issues(outcome, warp)]
+    assert all(late == 0 for _, late, _ in found)
+    return [(number, pc) for number, _, pc in found]
 
 
 def completions(outcome: Outcome, warp: int = 0) -> list[int]:

@@ -136,14 +136,13 @@ class SlowWarp:
         self.params = dict.fromkeys(isa.PARAMETERS, 0)
         self.loops: list[list[int]] = []
         self.halted = False
-        self.wrote = 0  # the register that the instruction before has written
         self.ops: list[tuple[Base, Op]] = []
         self.signals: deque[tuple[int, int, list[Op]]] = deque()  # channel, pc, operations before
         self.stalls: Counter[str] = Counter()
 
-    def advance(self, t: int, cycles: int = 1, target: int | None = None) -> None:
+    def advance(self, t: int, turns: int = 1, target: int | None = None) -> None:
         """Go on to the next instruction."""
-        self.ready = t + cycles
+        self.ready = t + turns * self.config.derived.period
         if target is None and self.loops and self.loops[-1][1] == self.pc:
             self.loops[-1][2] -= 1
             if self.loops[-1][2]:
@@ -174,8 +173,7 @@ class SlowWarp:
             second = f["imm"] if "imm" in f else regs[f["rs2"]]
             regs[f["rd"]] = SCALAR[code.name.removesuffix("i")](regs[f["rs1"]], second)
         regs[0] = 0
-        self.wrote = f.get("rd", 0)
-        self.advance(t, code.spec.cycles, target)
+        self.advance(t, code.spec.turns, target)
 
 
 class Stepping:
@@ -234,27 +232,22 @@ class Stepping:
                 if self.grid is not None and engine is not self.grid:
                     self.grid.perform(op)
         tokens = list(self.tokens)
-        taken: dict[int, SlowWarp] = {}
-        used: list[
-            str
-        ] = []  # the engine that got an operation, or the parameter set, in this cycle: one at most
-        room = {w.index: len(w.signals) < TIMING.pending_signals for w in self.warps}
         for warp in self.warps:
+            if warp.index != t % self.config.derived.period:
+                continue
+            room = len(warp.signals) < TIMING.pending_signals
+            taken = None
             if not warp.halted and warp.ready <= t:
-                self.issue(warp, t, full, used, tokens, taken, room[warp.index])
-        fired: dict[int, tuple[int, int]] = {}
-        for warp in self.warps:
-            if warp.signals and all(-1 < op.done <= t for op in warp.signals[0][2]):
-                self.fire(warp, t, tokens, taken, fired)
+                taken = self.issue(warp, t, full, tokens, room)
+            if warp.signals and all(-1 < op.done < t for op in warp.signals[0][2]):
+                self.fire(warp, t, tokens, taken)
 
-    def issue(self, warp, t, full, used, tokens, taken, room) -> None:
+    def issue(self, warp, t, full, tokens, room) -> int | None:
+        """Try the instruction of a warp in its turn; returns the channel of which it took a token."""
         code = warp.code[warp.pc]
         pc = warp.pc
         f = code.fields
-        kind = EventKind.ISSUE
-        wrote, warp.wrote = warp.wrote, 0
-        if wrote and wrote in (code.predicate, f["rs1"] if code.name == "loop" else 0):
-            return  # what the register is to a predicate or a loop is known a cycle later
+        kind, taken = EventKind.ISSUE, None
         if (warp.regs[code.predicate] != 0) != code.sense:
             kind = EventKind.VOID
             warp.advance(t)
@@ -262,53 +255,41 @@ class Stepping:
             channel = f["channel"]
             if tokens[channel] == 0:
                 warp.stalls["channel"] += 1
-                return
-            if channel in taken:
-                other = taken[channel]
-                self.errors.append(MachineError(Cause.CHANNEL_CONFLICT, other.index, other.conflict_pc))
-                return
-            warp.conflict_pc = pc
-            taken[channel] = warp
+                return None
+            taken = channel
             self.tokens[channel] -= 1
             warp.advance(t)
         elif code.name == "signal":
             if not room:
                 warp.stalls["engine"] += 1
-                return
+                return None
             warp.signals.append((f["channel"], pc, [op for _, op in warp.ops]))
             warp.advance(t)
         elif code.spec.engine is not None:
             name = code.spec.engine
             engine = self.engines[name]
             other = any(e is not engine and (op.done == -1 or op.done >= t) for e, op in warp.ops)
-            if other or full[name] or used:
+            if other or full[name]:
                 warp.stalls["engine"] += 1
-                return
-            used.append(name)
+                return None
             values = [warp.regs[f[x.name]] & 0xFFFFFFFF for x in code.spec.fields]
             op = Op(t, warp.index, pc, code.name, values, dict(warp.params))
             engine.queue.append(op)
             warp.ops.append((engine, op))
             warp.advance(t)
         elif code.name in ("param", "parami"):
-            if used:
-                warp.stalls["engine"] += 1
-                return
-            used.append(code.name)
             value = warp.regs[f["rs1"]] if code.name == "param" else f["imm"]
             warp.params[isa.BY_PARAMETER[f["parameter"]].name] = value & 0xFFFFFFFF
             warp.advance(t)
         else:
             warp.scalar(code, t)
         self.events.append(Event(t, warp.index, kind, pc))
+        return taken
 
-    def fire(self, warp, t, tokens, taken, fired) -> None:
+    def fire(self, warp, t, tokens, taken) -> None:
         channel, pc, _ = warp.signals.popleft()
-        if channel in fired:
-            self.errors.append(MachineError(Cause.CHANNEL_CONFLICT, *fired[channel]))
-        elif tokens[channel] == self.config.channel_depth and channel not in taken:
+        if tokens[channel] == self.config.channel_depth and channel != taken:
             self.errors.append(MachineError(Cause.CHANNEL_OVERFLOW, warp.index, pc))
-        fired[channel] = (warp.index, pc)
         self.tokens[channel] += 1
         self.events.append(Event(t, warp.index, EventKind.SIGNAL, pc))
 

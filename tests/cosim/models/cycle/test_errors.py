@@ -8,7 +8,7 @@ from cosim.job import EventKind, MachineError, Window, loaded
 from hw.config import load
 from hw.errors import InputError
 from hw.isa import Cause
-from tests.cosim.models.cycle.jobs import TEST, issues, job_of, run
+from tests.cosim.models.cycle.jobs import TEST, issues, job_of, run, turn
 
 SIZES = "li r3, 2\nli r4, 8\nli r5, -1\n"
 
@@ -112,20 +112,22 @@ def test_what_completes_before_the_failing_row_is_seen() -> None:
     load = "li r4, 8\nload_a r0, r0, r3, r4\n"
     text = f"li r3, 1\n{load}parami load_stride, 8\nli r3, 400\n{load}halt"
     windows = (Window(0, 8 * 399 - 1),)
-    # The load that completes is issued in 2, taken in 4, accepted in 6, answered in 12.
+    # The load that completes is issued in 12, taken in 14, accepted in 16, answered in 22.
     outcome = run(text, windows=windows)
     assert outcome.error == MachineError(Cause.WINDOW, 0, 6)
-    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [15]
+    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [25]
 
 
 def test_the_first_of_two_errors_counts_and_warps_come_before_engines() -> None:
-    divide = "nop\nnop\ndivi r1, r1, 0\nhalt"
+    divide = "nop\nnop\ndivi r1, r1, 0\nhalt"  # in 13
     assert run("nop\nnop\nnop\n.word 0", divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 2)
     assert run("nop\nnop\n.word 0", divide).error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 2)
-    # The load is issued in 1 and taken in 3, the cycle in which warp 1 divides first; then it divides in 4.
-    load = "nop\nload_a r0, r0, r0, r0\nhalt"
-    assert run(load, "nop\n" + divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 3)
-    assert run(load, "nop\nnop\n" + divide).error == MachineError(Cause.OPERAND, 0, 1)
+    # The load is issued in 6 and taken in 8, when warp 2 divides first; then it is warp 3, in 9.
+    load, divide = "nop\nload_a r0, r0, r0, r0\nhalt", "nop\ndivi r1, r1, 0\nhalt"
+    outcome = run(load, "halt", divide)
+    assert (outcome.error, outcome.cycles) == (MachineError(Cause.DIVIDE_BY_ZERO, 2, 1), turn(1, 2))
+    outcome = run(load, "halt", "halt", divide)
+    assert (outcome.error, outcome.cycles) == (MachineError(Cause.OPERAND, 0, 1), turn(1, 2))
 
 
 @pytest.mark.parametrize("text", ["div r1, r1, r0", "rem r1, r1, r0", "divi r1, r1, 0", "remi r1, r1, 0"])
@@ -146,7 +148,7 @@ def test_loops_nest_as_deep_as_the_machine_can() -> None:
 def test_a_deadlock_ends_by_the_watchdog_and_names_the_first_warp_held() -> None:
     outcome = run("halt", "nop\nwait 0\nhalt", "wait 1\nhalt")
     assert outcome.error == MachineError(Cause.WATCHDOG, 1, 1)
-    assert outcome.cycles == 1
+    assert outcome.cycles == turn(0, 1) + 1
     with pytest.raises(InputError, match="watchdog must be above 0"):
         run("wait 0\nhalt", watchdog=0)
 

@@ -14,7 +14,7 @@ from cosim.models.cycle.patches import Geometry, Patches
 from cosim.settings import MemorySettings
 from hw.config import BufferShape
 from hw.isa import INSTRUCTIONS, PARAMETERS, TIMING, Cause
-from tests.cosim.models.cycle.jobs import TEST, completions, job_of, patch_geometry, run
+from tests.cosim.models.cycle.jobs import PERIOD, TEST, completions, job_of, patch_geometry, run, turn
 from tests.cosim.models.cycle.stepping_loader import Op, SlowLoader
 from tests.cosim.models.cycle.test_stepping import assert_agreement
 
@@ -30,8 +30,9 @@ THREE = ONE | {"conv_height": 4, "conv_width": 6, "conv_top": 1, "conv_left": 1,
 THREE |= {"conv_out_rows": 2, "conv_out_cols": 4, "conv_kernel_h": 3, "conv_kernel_w": 3}
 THREE |= {"memory": 9, "inner": 5, "load_pitch": 12}
 
-#: The cycle in which the operation of `program` issues.
-ISSUED = len(NAMES) + 4
+#: The pc of the operation of `program`, and the cycle in which it issues.
+PC = len(NAMES) + 4
+ISSUED = turn(PC)
 
 #: The cycle in which the loader takes it, if it has nothing else to do; step 0 happens in the next.
 TAKEN = ISSUED + TIMING.enqueue
@@ -76,12 +77,12 @@ def test_rows_take_a_step_for_every_kernel_element_that_uses_them() -> None:
 
 
 def test_memory_that_is_slow_delays_the_steps() -> None:
-    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 23, step 19 in 42.
-    assert TAKEN == 22
+    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 123, step 19 in 142.
+    assert TAKEN == 122
     outcome = run(program(THREE), memory={"bandwidth": {"load_b": 1}})
-    # Presented 43, accepted 48, when the next step happens; presented 57, accepted 64; then 73 and 80.
-    assert completions(outcome) == [80 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 5 + 7 + 7
+    # Presented 143, accepted 144, when the next step happens; presented 153, accepted 160; then 169 and 176.
+    assert completions(outcome) == [176 + 6 + 2 + 3]
+    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 1 + 7 + 7
 
 
 def test_padding_is_written_without_memory() -> None:
@@ -129,19 +130,21 @@ def test_the_next_load_is_taken_behind_the_last_step() -> None:
     # Step 11 happens in TAKEN + 12, the next load is taken in TAKEN + 13, its beat presented from + 15 on.
     behind = "parami load_pad_inner, 0", "load_b r1, r2, r3, r4"
     assert completions(run(program(ONE, *behind))) == [TAKEN + 22, TAKEN + 13 + 2 + 6 + 3]
-    # 1 of 8 bytes: the word of step 11 (in 34) is accepted in 40, that of the load in the next such cycle.
-    slow = run(program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
-    assert completions(slow) == [40 + 9, 48 + 9]
-    # Another one makes its step 0 in 40, its step 11 in 51.
-    slow = run(program(ONE, "nop", "load_b_conv r1, r2, r3, r4"), memory={"bandwidth": {"load_b": 1}})
-    assert completions(slow) == [40 + 9, 56 + 9]
+    # 1 of 8 bytes: the word of step 11 (in 140) is accepted in 144, that of the load in the next such cycle.
+    slow = run("nop\n" + program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
+    assert completions(slow) == [144 + 9, 152 + 9]
+    # Another one makes its step 0 in 144, its step 11 in 155.
+    again = "nop\n" + program(ONE, "nop", "load_b_conv r1, r2, r3, r4")
+    slow = run(again, memory={"bandwidth": {"load_b": 1}})
+    assert completions(slow) == [144 + 9, 160 + 9]
 
 
 def test_steps_follow_a_load_with_fill() -> None:
-    # The load issues in 5, is taken in 7, its beats pass in 9, 10, 11; the last entered in 10, written in 17.
-    first = "li r3, 1\nli r4, 8\nparami load_pad_inner, 16\nnop\nnop\nload_b r0, r0, r3, r4\n"
-    outcome = run(first + program(ONE))
-    assert completions(outcome) == [17 + 3, 6 + TAKEN + 22]
+    # The load issues in turn 21, 126, is taken in 128, its nine beats pass in 130 to 138; the last enters in
+    # 137, when the other, issued in 132, is taken; it is written in 144. Step 0 in 138, step 11 in 149.
+    load = "parami load_pad_inner, 64\nload_b r1, r2, r3, r4\n"
+    outcome = run(program(ONE).replace("load_b_conv", load + "load_b_conv"))
+    assert completions(outcome) == [144 + 3, 149 + 1 + 6 + 3]
 
 
 def test_four_operations_are_in_flight() -> None:
@@ -154,7 +157,7 @@ def test_four_operations_are_in_flight() -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if n[:4] == "conv" and n not in ("conv_line", "conv_top")])
 def test_zeros(name: str) -> None:
     allowed = name in ("conv_left", "conv_rows")
-    error = None if allowed else MachineError(Cause.OPERAND, 0, ISSUED)
+    error = None if allowed else MachineError(Cause.OPERAND, 0, PC)
     assert run(program(ONE | {name: 0})).error == error
 
 
@@ -172,15 +175,16 @@ def test_zeros(name: str) -> None:
     ],
 )
 def test_operands_that_do_not_fit(changes: dict[str, int]) -> None:
-    assert run(program(ONE | changes)).error == MachineError(Cause.OPERAND, 0, ISSUED)
+    assert run(program(ONE | changes)).error == MachineError(Cause.OPERAND, 0, PC)
 
 
 def error_cycle(geometry: dict[str, int], **changes: Any) -> tuple[int, Cause]:
-    """The cycle of an operation's error: the last in which another warp, which does nothing, can be seen."""
+    """The cycle of an operation's error, up to which its warp goes on, and the cause."""
     outcome = run(program(geometry, *["nop"] * 100), **changes)
     assert outcome.error is not None
-    assert outcome.error[1:] == (0, ISSUED)
-    return max(e.cycle for e in outcome.events) + 1, outcome.error.cause
+    assert outcome.error[1:] == (0, PC)
+    assert outcome.events[-1].cycle in range(outcome.cycles - PERIOD, outcome.cycles)
+    return outcome.cycles, outcome.error.cause
 
 
 #: From the step of a word to the error of what is written with it: accepted a cycle later, answered, told.
@@ -214,20 +218,20 @@ def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, c
 
 
 def test_an_error_waits_for_the_words_before_it() -> None:
-    # As above, step 20 happens in 48, so step 28 in 56; the row of its word is not permitted.
+    # As above, step 20 happens in 144, so step 28 in 152; the row of its word is not permitted.
     slow = {"bandwidth": {"load_b": 1}}
-    assert error_cycle(THREE, windows=(Window(0, 20),), memory=slow) == (56, Cause.WINDOW)
+    assert error_cycle(THREE, windows=(Window(0, 20),), memory=slow) == (152, Cause.WINDOW)
 
 
 def test_rows_may_wrap_around_memory_but_none_may_cross_its_end() -> None:
     windows = (Window(0, 15), Window(2**32 - 16, 2**32 - 1))
     wrap = ONE | {"memory": -16, "outer": 4, "load_stride": 8}
     assert run(program(wrap), windows=windows).error is None
-    assert run(program(wrap | {"outer": 5}), windows=windows).error == MachineError(Cause.WINDOW, 0, ISSUED)
+    assert run(program(wrap | {"outer": 5}), windows=windows).error == MachineError(Cause.WINDOW, 0, PC)
     crossing = wrap | {"memory": -12, "outer": 1, "conv_width": 20}
     assert run(program(crossing), windows=windows).error is None
     crossing["outer"] = 2
-    assert run(program(crossing), windows=windows).error == MachineError(Cause.WINDOW, 0, ISSUED)
+    assert run(program(crossing), windows=windows).error == MachineError(Cause.WINDOW, 0, PC)
     down = ONE | {"memory": 8, "outer": 3, "load_stride": -8}
     assert run(program(down), windows=windows).error is None
     job = job_of([program(crossing)], windows=windows)

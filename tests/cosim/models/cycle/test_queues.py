@@ -1,8 +1,10 @@
 """What holds engine operations at issue."""
 
+import pytest
+
 from cosim.job import MachineError
 from hw.isa import TIMING, Cause
-from tests.cosim.models.cycle.jobs import TEST, completions, issues, run
+from tests.cosim.models.cycle.jobs import TEST, completions, issues, run, turn, turns
 
 SIZES = "li r3, 1\nli r4, 8\n"
 LOAD = "load_a r0, r0, r3, r4\n"
@@ -10,94 +12,100 @@ GEMM = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 100\n"
 
 
 def test_a_full_queue_holds_until_one_cycle_after_the_engine_takes() -> None:
-    # Long products: the first is taken in 5, reads 6 to 105; the next is taken with its last read.
+    # Long products: the first issues in 18, is taken in 20, reads 21 to 120; the next is taken with its last
+    # read, in turn 20, so there is room in turn 21.
     outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt")
-    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 106, 107]
-    assert outcome.counters["WARP0_STALL_ENGINE"] == 98
+    assert [n for n, pc in turns(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 21, 22]
+    assert outcome.counters["WARP0_STALL_ENGINE"] == 13
 
 
 def test_queue_depth_one_takes_turns() -> None:
-    # The first is taken in 5, the second with its last read in 105: room from 6 and from 106 on.
+    # The first is taken in 20, the second with its last read in 120: room from 21 and from 121 on.
     outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 3 + "halt", config=TEST.replace(queue_depth=1))
-    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 6, 106, 107]
+    assert [n for n, pc in turns(outcome) if pc >= 3] == [3, 4, 21, 22]
+    assert outcome.counters["WARP0_STALL_ENGINE"] == 16
 
 
-def test_warps_of_lower_number_issue_first() -> None:
-    outcome = run(*[SIZES + LOAD + "halt"] * 3)
-    assert [issues(outcome, w)[2] for w in range(3)] == [(2, 2), (3, 2), (4, 2)]
+def test_of_several_warps_the_first_to_have_a_turn_gets_the_room_in_a_queue() -> None:
+    # Queues of one: the first product is taken in 20, the second in 120. Two more warps wait for room since
+    # 13 and 17; warp 3 has the first turn from 121 on, with room again when its own is taken in 220.
+    products = "gemm r0, r0, r0, r5\n"
+    other = GEMM + "nop\n" + products + "halt"
+    outcome = run(GEMM + products * 2 + "halt", "halt", other, other, config=TEST.replace(queue_depth=1))
+    assert turns(outcome)[3:5] == [(3, 3), (4, 4)]
+    assert issues(outcome, 2)[4] == (122, 4)
+    assert issues(outcome, 3)[4] == (225, 4)
 
 
-def test_warps_take_turns_also_on_the_way_to_different_engines() -> None:
-    outcome = run(SIZES + LOAD + "halt", SIZES + "load_b r0, r0, r3, r4\nhalt")
-    assert issues(outcome, 0)[2] == (2, 2)
-    assert issues(outcome, 1)[2] == (3, 2)
-
-
-def test_warps_take_turns_with_parameters() -> None:
-    outcome = run(*["parami load_fill, 1\nparami gemm_m, 2\nhalt"] * 3)
-    assert [[c for c, _ in issues(outcome, w)] for w in range(3)] == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
-    assert [outcome.counters[f"WARP{w}_STALL_ENGINE"] for w in range(3)] == [0, 2, 4]
-
-
-def test_parameters_and_operations_share_a_way() -> None:
-    outcome = run(SIZES + LOAD + "halt", "nop\nnop\nparami load_fill, 1\nhalt", SIZES + LOAD + "halt")
-    assert issues(outcome, 0)[2] == (2, 2)
-    assert issues(outcome, 1)[2] == (3, 2)
-    assert issues(outcome, 2)[2] == (4, 2)
+@pytest.mark.parametrize(
+    "text",
+    [
+        SIZES + LOAD + "halt",
+        SIZES + "load_b r0, r0, r3, r4\nhalt",
+        "parami load_fill, 1\nparam gemm_m, r0\nhalt",
+        "@r0 parami load_fill, 1\n@r0 " + LOAD + "halt",
+    ],
+)
+def test_no_warp_is_held_by_what_another_issues(text: str) -> None:
+    other = "parami load_fill, 1\nli r3, 1\nli r4, 8\n" + LOAD + "halt"
+    for warps in range(6):
+        outcome = run(*[other] * warps, text)
+        assert turns(outcome, warps) == [(n, n) for n in range(text.count("\n") + 1)]
+        assert [outcome.counters[f"WARP{w}_STALL_ENGINE"] for w in range(6)] == [0] * 6
 
 
 def test_neither_a_full_queue_nor_an_operation_under_way_holds_parameters() -> None:
     outcome = run(GEMM + "gemm r0, r0, r0, r5\nparami load_fill, 1\nhalt")
-    assert [c for c, _ in issues(outcome)] == [0, 1, 2, 3, 4, 5]
+    assert [n for n, _ in turns(outcome)] == [0, 1, 2, 3, 4, 5]
     long = GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt"
     outcome = run(long, "nop\n" * 20 + "parami gemm_m, 1\nhalt")
-    assert issues(outcome, 1)[20] == (20, 20)
+    assert turns(outcome, 1)[20] == (20, 20)
 
 
-def test_a_parameter_with_a_false_predicate_takes_no_turn() -> None:
-    outcome = run("@r0 parami load_fill, 1\nhalt", "parami load_fill, 1\nhalt")
-    assert issues(outcome, 1)[0] == (0, 0)
+def test_a_false_predicate_holds_neither_at_a_full_queue_nor_behind_another_engine() -> None:
+    # The queue is full from turn 8 to turn 20.
+    text = GEMM + "gemm r0, r0, r0, r5\n" * 5 + "@r0 gemm r0, r0, r0, r5\n@r0 " + LOAD + "halt"
+    assert turns(run(text)) == [(n, n) for n in range(11)]
 
 
-def test_what_is_too_wide_is_an_error_at_once_whoever_holds_it() -> None:
+def test_what_is_too_wide_is_an_error_at_once_whatever_holds_it() -> None:
     outcome = run("nop\nparami load_fill, 1\nhalt", "nop\nparami load_fill, 256\nhalt")
     assert outcome.error == MachineError(Cause.OPERAND, 1, 1)
-    assert issues(outcome, 0) == [(0, 0)]
-    # The sixth product would be held until 106.
+    assert outcome.cycles == turn(1, 1)
+    assert turns(outcome) == [(0, 0), (1, 1)]
+    # The sixth product would be held until turn 22.
     outcome = run(GEMM + "li r6, -1\n" + "gemm r0, r0, r0, r5\n" * 5 + "gemm r0, r0, r0, r6\nhalt")
     assert outcome.error == MachineError(Cause.OPERAND, 0, 9)
-    assert issues(outcome)[-1] == (8, 8)
+    assert outcome.cycles == turn(9)
+    assert turns(outcome)[-1] == (8, 8)
 
 
 def test_a_warp_whose_queue_is_full_holds_nobody_up() -> None:
-    # Warp 0 waits from 8 to 105 for room in the queue of the array.
-    other = SIZES + "nop\n" * 20 + LOAD + "halt"
+    # Warp 0 waits from turn 8 to turn 20 for room in the queue of the array.
+    other = SIZES + "nop\n" * 10 + LOAD + "halt"
     outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt", other)
-    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 106, 107]
-    assert issues(outcome, 1)[22] == (22, 22)
+    assert [n for n, pc in turns(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 21, 22]
+    assert turns(outcome, 1)[12] == (12, 12)
 
 
-def test_a_false_predicate_takes_no_turn() -> None:
-    outcome = run(SIZES + "@r0 " + LOAD + "halt", SIZES + LOAD + "halt")
-    assert issues(outcome, 1)[2] == (2, 2)
-
-
-def test_an_operation_waits_for_those_on_another_engine() -> None:
-    # Issued in 2 and 3, taken in 4 and 5, accepted in 6 and 7, answered in 12 and 13.
-    outcome = run(SIZES + LOAD + LOAD + "load_b r0, r0, r3, r4\nhalt")
-    done = completions(outcome)
-    assert done[:2] == [15, 16]
-    assert issues(outcome)[4] == (17, 4)
+@pytest.mark.parametrize(("latency", "done", "issued"), [(6, 31, 6), (10, 35, 6), (11, 36, 7)])
+def test_an_operation_waits_for_those_on_another_engine(latency: int, done: int, issued: int) -> None:
+    # Issued in 12 and 18, taken in 14 and 20, accepted in 16 and 22, answered `latency` later.
+    text = SIZES + LOAD + LOAD + "load_b r0, r0, r3, r4\nhalt"
+    outcome = run(text, memory={"latency": {"load_a": latency}})
+    assert completions(outcome)[:2] == [done - 6, done]
+    assert turns(outcome)[4] == (issued, 4)
+    assert outcome.counters["WARP0_STALL_ENGINE"] == issued - 4
 
 
 def test_stores_hold_other_engines_too_also_when_a_conflict_delays_them() -> None:
     gemm = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 20\ngemm r0, r0, r0, r5\nhalt"
     store = "li r3, 16\nli r4, 16\nparami store_pitch, 1\nstore r0, r0, r3, r4\nload_a r0, r0, r3, r4\nhalt"
-    # The product is issued in 3, the store in 4. Its reads: 7 on, one per cycle; the product drains in
-    # 3 + 3 + 20 + 5 = 31 to 34.
+    # The product is issued in 18, the store in 19. Its reads: 22 on, one per cycle; the product reads from 21
+    # on and drains in 21 + 20 + 5 = 46 to 49.
     outcome = run(gemm, store)
-    last_read = 7 + 31 + 4
+    last_read = 22 + 31 + 4
     done = last_read + TIMING.store_output + 6 + TIMING.store_response
-    assert completions(outcome, 1)[0] == done
-    assert issues(outcome, 1)[4] == (done + 1, 4)
+    assert completions(outcome, 1)[0] == done == 66
+    assert turns(outcome, 1)[4] == (11, 4)  # in 67
     assert outcome.counters["STORE_STALL_BANK"] == 4

@@ -1,4 +1,4 @@
-"""Issue cycles of everything that only a warp's own program decides."""
+"""Turns in which everything issues that only a warp's own program decides."""
 
 import pytest
 
@@ -6,19 +6,33 @@ from cosim.job import EventKind
 from cosim.models.cycle import predict
 from hw.assembly import Code, assemble, encode
 from hw.errors import InputError
-from tests.cosim.models.cycle.jobs import TEST, issues, job_of, run
+from tests.cosim.models.cycle.jobs import TEST, issues, job_of, run, turn, turns
 
 
-def test_one_instruction_issues_per_cycle_and_the_last_event_ends_the_run() -> None:
+def test_one_instruction_issues_per_turn_and_the_last_event_ends_the_run() -> None:
     outcome = run("li r1, 1\nnop\nhalt")
-    assert issues(outcome) == [(0, 0), (1, 1), (2, 2)]
-    assert outcome.cycles == 3
+    assert issues(outcome) == [(0, 0), (6, 1), (12, 2)]
+    assert outcome.cycles == 13
     assert outcome.error is None
 
 
-def test_products_and_quotients_take_longer_unless_their_predicate_is_false() -> None:
-    outcome = run("li r1, 1\nmul r2, r1, r1\ndiv r2, r1, r1\nrem r2, r1, r1\n@r0 mul r2, r1, r1\nhalt")
-    assert [c for c, _ in issues(outcome)] == [0, 1, 4, 40, 76, 77]
+@pytest.mark.parametrize(("warps", "period"), [(1, 6), (5, 6), (6, 6), (7, 7), (8, 8), (16, 16)])
+def test_every_warp_has_one_turn_in_a_period(warps: int, period: int) -> None:
+    outcome = run(*["nop\nhalt"] * warps, config=TEST.replace(warps=warps))
+    assert [issues(outcome, w) for w in range(warps)] == [[(w, 0), (w + period, 1)] for w in range(warps)]
+    assert outcome.cycles == warps + period
+
+
+def test_turns_of_warps_that_do_nothing_pass_idle() -> None:
+    job = job_of(["halt", "halt", "halt", "nop\nnop\nhalt"])
+    alone = job_of(["halt"])
+    alone.programs[3] = job.programs[3]
+    assert issues(predict(TEST, job), 3) == issues(predict(TEST, alone), 3) == [(3, 0), (9, 1), (15, 2)]
+
+
+def test_quotients_take_longer_unless_their_predicate_is_false() -> None:
+    outcome = run("li r1, 1\nmul r2, r1, r1\ndiv r2, r1, r1\nrem r2, r1, r1\n@r0 div r2, r1, r1\nhalt")
+    assert [number for number, _ in turns(outcome)] == [0, 1, 2, 38, 74, 75]
 
 
 def test_predicates_choose_by_register_and_sense() -> None:
@@ -30,39 +44,37 @@ def test_loops_nest_and_return_at_no_cost() -> None:
     outcome = run("li r1, 2\nli r2, 3\nloop r1, 4\nnop\nloop r2, 1\nnop\nnop\nhalt")
     body = [3, 4, 5, 5, 5, 6]
     assert [pc for _, pc in issues(outcome)] == [0, 1, 2, *body, *body, 7]
-    assert [c for c, _ in issues(outcome)] == list(range(16))
+    assert [number for number, _ in turns(outcome)] == list(range(16))
 
 
 @pytest.mark.parametrize("count", [0, -5])
 def test_a_loop_without_turns_is_skipped(count: int) -> None:
     outcome = run(f"li r1, {count}\nloop r1, 2\nnop\nnop\nhalt")
-    assert issues(outcome) == [(0, 0), (2, 1), (3, 4)]
+    assert turns(outcome) == [(0, 0), (1, 1), (2, 4)]
 
 
 @pytest.mark.parametrize(
-    ("program", "cycles"),
+    ("program", "void"),
     [
-        ("li r1, 1\n@r1 nop", [0, 2]),
-        ("li r1, 1\n@!r1 nop", [0, 2]),
-        ("li r1, 1\nnop\n@r1 nop", [0, 1, 2]),
+        ("li r1, 1\n@r1 nop", [0, 0]),
+        ("li r1, 1\n@!r1 nop", [0, 1]),
         ("li r1, 1\n@r2 nop", [0, 1]),
-        ("li r1, 1\nadd r2, r1, r1", [0, 1]),
         ("li r0, 1\n@r0 nop", [0, 1]),
-        ("li r0, 1\n@!r0 nop", [0, 1]),
-        ("@r2 li r1, 1\n@r1 nop", [0, 1]),
-        ("li r1, 2\nloop r1, 1\nnop", [0, 2, 3, 4]),
-        ("li r1, 2\nnop\nloop r1, 1\nnop", [0, 1, 2, 3, 4]),
-        ("li r1, 2\n@r2 loop r1, 1\nnop", [0, 2, 3]),
-        ("li r1, 1\nselect r2, r1, r1, r0\n@r2 nop", [0, 1, 3]),
-        ("mul r1, r1, r1\n@r1 nop", [0, 4]),
-        ("param load_fill, r1\n@r1 nop", [0, 1]),
-        ("li r2, 2\nnop\nloop r2, 2\n@r1 nop\naddi r1, r1, 1", [0, 1, 2, 3, 4, 6, 7]),
+        ("li r0, 1\n@!r0 nop", [0, 0]),
+        ("@r2 li r1, 1\n@r1 nop", [1, 1]),
+        ("li r1, 1\nli r1, 0\n@r1 nop", [0, 0, 1]),
+        ("li r1, 2\nloop r1, 1\nnop", [0, 0, 0, 0]),
+        ("li r1, 3\nsubi r1, r1, 1\nloop r1, 1\nnop", [0, 0, 0, 0, 0]),
+        ("li r1, 2\n@r2 loop r1, 1\nnop", [0, 1, 0]),
+        ("li r1, 1\nselect r2, r1, r1, r0\n@r2 nop", [0, 0, 0]),
+        ("li r1, 1\nmul r1, r1, r1\n@r1 nop", [0, 0, 0]),
+        ("li r2, 2\nloop r2, 2\n@r1 nop\naddi r1, r1, 1", [0, 0, 1, 0, 0, 0]),
     ],
 )
-def test_a_predicate_and_a_count_wait_for_the_cycle_after_the_write(program: str, cycles: list[int]) -> None:
+def test_a_predicate_and_a_count_are_what_the_turn_before_wrote(program: str, void: list[int]) -> None:
     outcome = run(f"{program}\nhalt")
-    found = [event.cycle for event in outcome.events if event.kind in (EventKind.ISSUE, EventKind.VOID)]
-    assert found[:-1] == cycles
+    assert [e.kind is EventKind.VOID for e in outcome.events] == [bool(v) for v in [*void, 0]]
+    assert [number for number, _ in turns(outcome)] == list(range(len(void) + 1))
 
 
 def test_a_loop_with_a_false_predicate_is_a_no_op() -> None:
@@ -161,4 +173,5 @@ def test_another_warps_error_stops_one_that_never_ends() -> None:
     outcome = run("jump -1\nhalt", "li r1, 0\ndivi r2, r1, 0\nhalt")
     assert outcome.error is not None
     assert outcome.error.warp == 1
-    assert outcome.events[-1].cycle == 0
+    assert outcome.cycles == turn(1, 1)
+    assert outcome.events[-1][:2] == (turn(1), 0)
