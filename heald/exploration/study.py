@@ -144,7 +144,8 @@ class Kept:
             models = [dataclasses.asdict(m) for m in found.models]
             held |= {"metrics": dict(found.metrics), "models": models, "seconds": found.seconds}
         with storage_errors(self.where):
-            trial_id = self._id(number)
+            study_id = self.storage.get_study_id_from_name(self.study.study_name)
+            trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
             for name, value in found.metrics.items() if found is not None else ():
                 self.storage.set_trial_user_attr(trial_id, name, value)
             # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
@@ -162,10 +163,6 @@ class Kept:
             for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                 if not self._whole(trial):
                     self.study.tell(trial.number, state=TrialState.FAIL)
-
-    def _id(self, number: int) -> int:
-        study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
 
     def close(self) -> None:
         """Let others have the study."""

@@ -95,12 +95,8 @@ def shown(found: Exploration) -> dict[str, Metric]:
     """The metrics that some point has: objectives first, then the others in the usual order."""
     there = {name for point in found.points for name in point.metrics}
     order = dict.fromkeys([*found.objectives, *METRICS, *sorted(there)])
-    return {name: _metric(found, name) for name in order if name in there}
-
-
-def _metric(found: Exploration, name: str) -> Metric:
-    known = METRICS.get(name, Metric(name, ""))
-    return known._replace(direction=found.objectives.get(name, known.direction))
+    known = {name: METRICS.get(name, Metric(name, "")) for name in order if name in there}
+    return {n: m._replace(direction=found.objectives.get(n, m.direction)) for n, m in known.items()}
 
 
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")

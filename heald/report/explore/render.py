@@ -28,7 +28,7 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
     the page exports. Without it they are named, which is enough for presets.
     """
     found = exploration
-    reasons = causes(found)
+    reasons, counts = causes(found), Counter(p.state for p in found.points)
     lists, groups = packed(found)
     values = as_json(columns(found, reasons, lists, grids or {}))
     return template(_PACKAGE).render(
@@ -37,7 +37,7 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
         version=heald.__version__,
         style=file(_SHARED, "style.css") + file(_PACKAGE, "style.css"),
         scripts=[file(_SHARED, "packed.js"), *(file(_PACKAGE, name) for name in SCRIPTS)],
-        states=_states(found),
+        states=[(state.value, counts[state]) for state in State if counts[state]],
         objectives=[(_label(n), "more" if d == MAXIMIZE else "less") for n, d in found.objectives.items()],
         influence=_influence(found),
         differing=[c for c in found.confirmations if not c.confirmed],
@@ -51,11 +51,6 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
 def _label(metric: str) -> str:
     """What people call a metric."""
     return METRICS[metric].label if metric in METRICS else metric
-
-
-def _states(found: Exploration) -> list[tuple[str, int]]:
-    counts = Counter(p.state for p in found.points)
-    return [(state.value, counts[state]) for state in State if counts[state]]
 
 
 def _influence(found: Exploration) -> list[dict[str, Any]]:
