@@ -233,8 +233,7 @@ def _product(options: dict[str, Any]) -> Product:
     """The product that `--matmul` and the options beside it describe."""
     m, k, n = sizes("--matmul", options["matmul"], "MxKxN")
     batch = sizes("--batch", options["batch"], "N or NxN...") if options["batch"] is not None else ()
-    operands = [options[name] for name in _OPERANDS]
-    return Product(*(m, k, n, *operands, batch, batch))
+    return Product(*(m, k, n, *(options[name] for name in _OPERANDS), batch, batch))
 
 
 def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path | None) -> None:

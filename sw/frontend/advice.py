@@ -31,14 +31,11 @@ _REMEDIES = (
         r"domain 'com.microsoft'",
         "optimise the model at a lower level in onnxruntime, which keeps it standard",
     ),
+    (r"(not|from) int64", "make it int32 in the model"),
     (r"float16", "convert the model to float32, then quantise it"),
     (r"\bu?int(2|4|16)\b|float[48]", "quantise to 8 bits (activation_type, weight_type: QuantType.QInt8)"),
     (r"must be int8 or uint8 or int32, not (real|float)", ""),
     (r"opset", "convert the model to a newer opset (onnx.version_converter)"),
-    (
-        r"scales must be positive",
-        "calibrate with other inputs, or leave what reads it out (nodes_to_exclude)",
-    ),
     (r"blocks", "quantise by tensor or by channel"),
 )
 #: Reasons that are about real numbers, and about what must be known.
@@ -96,6 +93,10 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
             f"put QuantizeLinear, DequantizeLinear behind {behind} (op_types_to_quantize with {r.op!r})"
         )
         return f"{quantised} or make it a constant"
+    if "scales must be positive" in r.reason:
+        made = {n for n, node in importer.producers.items() if node.place == r.place}
+        readers = [r.name, *(n.name for n in importer.model.nodes if not made.isdisjoint(n.inputs))]
+        return f"quantise without what reads it (nodes_to_exclude=[{readers[-1]!r}])"
     told = f"{r.op}: {r.reason}"
     for pattern, text in _REMEDIES:
         if re.search(pattern, told):

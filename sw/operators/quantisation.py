@@ -30,7 +30,7 @@ def parameters(
         raise node.error(f"the scale must be float32, not {scale.dtype}")
     wrong = scale[~np.isfinite(scale) | (scale <= 0)]
     if wrong.size:
-        raise node.error(f"scales must be positive numbers, not {wrong.flat[0]} as in {node.inputs[1]!r}")
+        raise node.error(f"scales must be positive, not {wrong.flat[0]} ({node.inputs[1]!r})")
     if int(node.attributes.get("block_size", 0) or 0):
         raise node.error("scales of blocks are not supported, only of tensors and axes")
     kind = int(node.attributes.get("output_dtype", 0) or 0)
