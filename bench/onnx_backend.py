@@ -33,9 +33,9 @@ KINDS = {
     "operator on sequences, optionals or texts": r"must be tensors|must be a tensor|must hold numbers",
     "operator that is not supported": r"the operator is not supported|operators of domain",
     "real numbers that are not quantised": r"not quantised|Linear of|(in|not) float32|real numbers",
+    "operand that is not a constant": r"must be (a constant|constants)",
     "element type that is not supported": r"float|u?int(8|16|32|64)\b|bool|element type",
     "shape that is not fixed, or empty": r"must have (a fixed|fixed|elements)",
-    "operand that is not a constant": r"must be (a constant|constants)",
     "nothing left to execute": r"the machine executes nothing",
     "attribute or form that is not supported": r"",
 }
