@@ -94,9 +94,8 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
             return f"channel {value}: the machine has {config.channels}"
         if f.kind is isa.FieldKind.PARAMETER and value not in isa.BY_PARAMETER:
             return f"parameter {value} does not exist"
-    if code.name in isa.NEEDS_GRID and config.cgra is None:
-        return "the machine has no CGRA grid"
-    return None
+    needed = config.lacks(code.name)
+    return None if needed is None else f"{code.name} needs a machine with {needed}"
 
 
 def disassemble(code: Code, label: str | None = None) -> str:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hw import toml_text
+from hw import isa, toml_text
 from hw.errors import InputError, unknown
 from hw.fabric import Fabric, Unit
 from hw.fabric import toml as fabrics
-from hw.isa import TIMING
 
 #: Memory ports in the order of their numbers (harness, stall patterns, counters).
 PORTS = ("load_a", "load_b", "load_c", "store")
@@ -35,6 +34,10 @@ _OTHERS = ("name", "cgra")
 _ALL = "`heald config show default` lists all fields"
 #: The value of `cgra` in files and settings that takes away the grid of a preset.
 NO_GRID = "none"
+
+
+def _switch(default: bool, meaning: str) -> Any:
+    return field(default=default, metadata={"low": 0, "high": 1, "meaning": meaning, "power_of_two": False})
 
 
 def _setting(default: int, low: int, high: int, meaning: str, *, power_of_two: bool = False) -> Any:
@@ -75,6 +78,7 @@ class MachineConfig:
     loop_depth: int = _setting(6, 1, 16, "hardware loops that may nest")
     queue_depth: int = _setting(4, 1, 16, "operations that wait in an engine's queue")
     windows: int = _setting(4, 1, 12, "memory windows that the host can open")
+    convolutions: bool = _switch(True, "load B forms the patches of convolutions (load_b_conv)")
     cgra: Fabric | None = field(default=None, metadata={"meaning": "the CGRA grid; None: there is none"})
 
     def __post_init__(self) -> None:
@@ -126,6 +130,13 @@ class MachineConfig:
         latency: int = getattr(self, f"{port}_latency")
         return latency
 
+    def lacks(self, instruction: str) -> str | None:
+        """What this machine would need for an instruction that it refuses; None where it does not."""
+        for name, (what, instructions) in isa.NEEDED.items():
+            if instruction in instructions and not getattr(self, name):
+                return what
+        return None
+
     @property
     def store_pes(self) -> tuple[int, ...]:
         """The PEs of the grid that can store, in ascending order; none without a grid."""
@@ -139,6 +150,10 @@ class MachineConfig:
 
 def _check_field(f: dataclasses.Field[Any], value: Any) -> None:
     low, high = f.metadata["low"], f.metadata["high"]
+    if isinstance(f.default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{f.name} ({f.metadata['meaning']}) must be true or false, not {value!r}")
+        return
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{f.name} must be a whole number from {low} to {high}, not {value!r}")
     if not low <= value <= high:
@@ -179,7 +194,7 @@ class Derived:
         wide = max(c.load_c_bytes, c.store_bytes)
         self.scratch = self._buffer("scratch_bytes", c.scratch_bytes, 1, wide)
         self.out = self._buffer("out_bytes", c.out_bytes, 1, max(4, c.store_bytes))
-        self.period = max(TIMING.sequencer, c.warps)
+        self.period = max(isa.TIMING.sequencer, c.warps)
         self.acc_word_bytes = 4 * c.cols
         self.acc_words = c.acc_bytes // self.acc_word_bytes
         self.acc_bank_words = self.acc_words // c.acc_banks
@@ -280,6 +295,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {key} needs a value, as in --set {key}={_example(key)}")
     if key in _OTHERS:
         return key, value
+    if isinstance(FIELDS[key].default, bool):
+        return key, {"true": True, "false": False}.get(value.lower(), value)
     try:
         return key, int(value, 0)
     except ValueError:
@@ -298,7 +315,8 @@ def to_toml(config: MachineConfig) -> str:
     lines = [f"name = {json.dumps(config.name, ensure_ascii=False)}"]
     for f in dataclasses.fields(config):
         if f.name not in _OTHERS:
-            lines.append(f"{f.name} = {getattr(config, f.name)}".ljust(28) + f"# {f.metadata['meaning']}")
+            value = json.dumps(getattr(config, f.name))
+            lines.append(f"{f.name} = {value}".ljust(28) + f"# {f.metadata['meaning']}")
     if config.cgra is not None:
         # Tables come last; those of the fabric are inside of the machine's.
         nested = re.sub(r"^(\[+)", r"\1cgra.", fabrics.to_toml(config.cgra), flags=re.MULTILINE)

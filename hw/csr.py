@@ -52,7 +52,7 @@ def capabilities(config: MachineConfig) -> dict[str, int]:
     """The values of the registers CONFIG_... by name in `CAPABILITIES`; sizes of no grid are 0."""
     grid = config.cgra
     return {
-        name: (getattr(grid, _GRID[name]) if grid else 0) if name in _GRID else getattr(config, name)
+        name: (getattr(grid, _GRID[name]) if grid else 0) if name in _GRID else int(getattr(config, name))
         for name in CAPABILITIES
     }
 

@@ -355,7 +355,7 @@ def _engine_rows() -> Iterator[Instruction]:
     text = (
         "loads the patches of a convolution (im2col): every pixel is read once and written to each place of "
         "the patches that it belongs to; load_pitch modulo the banks must equal the lanes modulo the banks, "
-        "load_stride and conv_line must be multiples of the port's bytes"
+        "load_stride and conv_line must be multiples of the port's bytes; illegal where convolutions = false"
     )
     yield _engine("load_b_conv", 59, "load_b", _CONV_OPERANDS, _CONV, text)
 
@@ -379,8 +379,11 @@ def layout(name: str) -> dict[str, Field]:
     return {f.name: f for f in INSTRUCTIONS[name].fields}
 
 
-#: Instructions that a machine without a CGRA grid (and its output buffer) refuses.
-NEEDS_GRID = ("cgra", "store_out")
+#: What a machine may be built without, by the field of its configuration, and the instructions that need it.
+NEEDED = {
+    "cgra": ("a CGRA grid", ("cgra", "store_out")),
+    "convolutions": ("convolutions = true", ("load_b_conv",)),
+}
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,10 @@ def grid_sizes(fabric: Fabric | None) -> dict[str, int]:
 
 def _check_number(name: str, value: Any, place: str) -> None:
     limits = FIELDS[name].metadata
+    if isinstance(FIELDS[name].default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{place}: must be true or false, not {value!r}")
+        return
     kind = "a power of two" if limits["power_of_two"] else "a whole number"
     good = isinstance(value, int) and not isinstance(value, bool) and limits["low"] <= value <= limits["high"]
     if not good or (limits["power_of_two"] and value & (value - 1)):

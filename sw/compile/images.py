@@ -87,7 +87,7 @@ def _grouped(view: View, groups: int) -> View:
 def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig) -> ArrayProblem:
     """The convolution as the array executes it.
 
-    Raises `InputError` for views that no load or store can follow.
+    Raises `InputError` for views that no load or store can follow, and where the machine forms no patches.
     """
     images, (out, depth, *_) = o.x.shape[0], o.w.shape
     patches, rows = Patches(o.rows, o.cols, depth), out // o.groups
@@ -95,6 +95,8 @@ def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig
         rows, patches.outputs, depth * patches.kernel, batch=o.groups * images, images=images, patches=patches
     )
     direct = plain(o) and homes[o.x.tensor].dense
+    if not direct and (needed := config.lacks("load_b_conv")):
+        raise InputError(f"{o.name}: {config.name!r} forms no patches of images; this needs {needed}")
     image, row, channel = spread(o.x)
     weights = View(o.w.tensor, (rows, extent.k), (extent.k, 1), o.w.offset)
     views: dict[Key, View] = {"a": weights}

@@ -234,7 +234,7 @@ def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:
     found: dict[str, Lines] = {}
     width = config.load_b_bytes
     for o in network.operators:
-        if isinstance(o, ImageConvolution) and not plain(o):
+        if isinstance(o, ImageConvolution) and not plain(o) and config.convolutions:
             tensor = network.tensors[o.x.tensor]
             row = row_bytes(tensor)
             known = found.get(tensor.name, Lines(row))

@@ -87,8 +87,8 @@ def _regions_of(
         found = {kind: _generic(s, kind, spaces) for kind in ("read", "write")}
         return {f"{kind}{n}": region for kind, own in found.items() for n, region in enumerate(own)}
     name = operation(s, spaces)
-    if name in isa.NEEDS_GRID and config.cgra is None:
-        raise IRError(s.where, f"{name}, which needs a CGRA grid", "an operation that the machine has")
+    if needed := config.lacks(name):
+        raise IRError(s.where, f"{name}, which needs {needed}", "an operation that the machine has")
     if name not in isa.INSTRUCTIONS:
         raise IRError(s.where, f"{name} without regions", "an operation of the machine, such as load_a")
     given = {n: o for n, o in s.operands if isinstance(o, Region)}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cosim.backends import simulator
+from cosim.compare import compare
 from cosim.job import Job, MachineError, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
@@ -184,6 +185,14 @@ def test_an_error_stops_the_machine_and_says_where(
     assert following.error is None
     assert following.outputs[0].view(np.int32).tolist() == list(range(16))
     assert following.events == predict(config, on(config, good_job())).events
+
+
+def test_a_machine_without_patches_refuses_them_and_loads_rows() -> None:
+    config = WIDE.replace(convolutions=False)
+    jobs = [on(config, job(["load_b_conv r0, r0, r0, r0\nhalt"], OPEN)), good_job()]
+    for made, outcome in zip(jobs, simulator(config, "amaranth").run(jobs), strict=True):
+        assert compare(config, made, predict(config, made), outcome) is None
+    assert predict(config, jobs[0]).error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 0)
 
 
 def test_every_cause_is_provoked() -> None:

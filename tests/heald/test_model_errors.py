@@ -24,6 +24,7 @@ from hw.config import load
 from sw.frontend.network import import_model
 from sw.graph.reference import run
 from tests.heald.network_models import perceptron, save, value
+from tests.sw.models import conv_integer
 
 TEST = load("test")
 RUN = ("--hw", "test", "--sim", "cpp")
@@ -142,6 +143,17 @@ def test_nothing_is_claimed_where_nothing_ran_on_the_machine(heald: Any, tmp_pat
     assert "nothing ran on the machine" in ended.out
     assert "! 1 operator ran on the host: only" in ended.out
     assert "✓" not in ended.out
+
+
+def test_convolutions_go_to_the_host_of_a_machine_without_patches(heald: Any, tmp_path: Path) -> None:
+    made = save(tmp_path, conv_integer((1, 2, 5, 6), (3, 2, 3, 3)))
+    machine = ("--hw", "test", "--set", "convolutions=false", "-o", tmp_path / "out")
+    ended = heald("compile", made, *machine)
+    assert ended.code == 2
+    assert "conv: 'test' forms no patches of images; this needs convolutions = true" in ended.err
+    ended = heald("compile", made, *machine, "--allow-host")
+    assert ended.code == 0
+    assert "nothing runs on the machine" in ended.err
 
 
 @pytest.fixture(scope="module")

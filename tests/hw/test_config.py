@@ -58,6 +58,18 @@ def test_a_wrong_grid_is_refused(tmp_path: Path) -> None:
         config.load("test", {"cgra": 3})
 
 
+def test_patches_of_convolutions_can_be_left_out(tmp_path: Path) -> None:
+    bare = config.load("test", dict([config.parse_setting("convolutions=false")]))
+    (tmp_path / "bare.toml").write_text(config.to_toml(bare))
+    assert config.load(str(tmp_path / "bare.toml")) == bare == config.load("test").replace(convolutions=False)
+    assert bare.hash != config.load("test").hash
+    assert bare.lacks("load_b_conv") == "convolutions = true"
+    assert config.load("test").lacks("load_b_conv") is None
+    for value in ("no", "0"):
+        with pytest.raises(InputError, match=f"convolutions .* must be true or false, not '{value}'"):
+            config.load("test", dict([config.parse_setting(f"convolutions={value}")]))
+
+
 def test_what_a_description_says_of_the_grid() -> None:
     machine = config.load("test").replace(cgra=fabric.load("mesh2x2"))
     values = json.loads(json.dumps(machine.as_dict()))

@@ -85,8 +85,8 @@ class Memories:
         it is written. Windows are not known here: any byte of `memory` may be read and written.
         """
         spec = isa.INSTRUCTIONS[name]
-        if name in isa.NEEDS_GRID and self.config.cgra is None:
-            raise OperationError(f"{name}, which needs a CGRA grid", "an operation that the machine has")
+        if needed := self.config.lacks(name):
+            raise OperationError(f"{name}, which needs {needed}", "an operation that the machine has")
         p = {o.name: _fit(o.name, operands[o.name], o.bits) for o in spec.operands}
         p |= {x: _fit(x, operands[x], isa.PARAMETERS[x].bits) for x in spec.parameters}
         if name == "load_b_conv":

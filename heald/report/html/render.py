@@ -74,7 +74,7 @@ def _machine(report: RunReport) -> list[tuple[str, str, str]]:
         if name == "cgra":
             told = "none" if value is None else f"{value.name}, {value.rows} × {value.cols}"
         else:
-            told = f"{value:,}" if isinstance(value, int) else str(value)
+            told = f"{value:,}" if type(value) is int else str(value)
         found.append((name, told, field.metadata.get("meaning", "")))
     return found
 

@@ -167,7 +167,7 @@ def _legal(config: MachineConfig, word: Value) -> Value:
         return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (word[f.low : f.low + f.width] < most)
 
     specs = isa.INSTRUCTIONS.values()
-    legal = is_any(s for s in specs if config.cgra is not None or s.name not in isa.NEEDS_GRID)
+    legal = is_any(s for s in specs if config.lacks(s.name) is None)
     legal &= within(("wait", "signal"), "channel", config.channels)
     legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
     if config.registers < 1 << isa.PREDICATE_BITS:

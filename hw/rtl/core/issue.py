@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import Component, In, Out
 
@@ -77,7 +77,11 @@ class Issue(Component):
         bits = len(way["warp"])
         index = Signal(bits, name="parameters_of")
         m.d.comb += index.eq(way["warp"] | where(self.clear, self.clear_index[:bits]))
+        used = {n for i in isa.INSTRUCTIONS.values() if not self._config.lacks(i.name) for n in i.parameters}
         for name, p in isa.PARAMETERS.items():
+            if name not in used:  # by no instruction of this machine
+                found[name] = Const(0, p.bits)
+                continue
             m.submodules[name] = kept = memory.Memory(
                 shape=p.bits, depth=1 << bits, init=[], attrs={"ram_style": "distributed"}
             )

@@ -23,9 +23,9 @@ from hw.rtl.memory.patches import PatchShape
 from hw.rtl.memory.row_walker import RowWalker, rows_layout
 
 
-def forms_patches(port: str) -> bool:
+def forms_patches(config: MachineConfig, port: str) -> bool:
     """Whether a loader has the hardware of `load_b_conv`."""
-    return port == "load_b"
+    return port == "load_b" and config.convolutions
 
 
 def loader_target(config: MachineConfig, port: str) -> BufferShape:
@@ -51,7 +51,7 @@ def descriptor(config: MachineConfig, port: str) -> data.StructLayout:
         "pc": PC_BITS,
     }
     return data.StructLayout(
-        members | ({"patches": 1, "geometry": PatchShape} if forms_patches(port) else {})
+        members | ({"patches": 1, "geometry": PatchShape} if forms_patches(config, port) else {})
     )
 
 
@@ -178,7 +178,7 @@ class LoadRequests(Component):
             m.d.comb += report_of(report, isa.Cause.WINDOW, who)
         with m.Else():
             m.d.comb += report_of(report, isa.Cause.OPERAND, op)
-        if not forms_patches(self._port):
+        if not forms_patches(self._config, self._port):
             return m
 
         # `load_b_conv`: its own walker beside that of the rows, which stays at rest; the request register,

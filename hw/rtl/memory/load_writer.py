@@ -28,7 +28,7 @@ class LoadWriter(Component):
     def __init__(self, config: MachineConfig, port: str):
         self._width = config.port_bytes(port)
         self._shape = loader_target(config, port)
-        self._descriptor, self._patches = descriptor(config, port), forms_patches(port)
+        self._descriptor, self._patches = descriptor(config, port), forms_patches(config, port)
         self._spread = max(1, self._width // self._shape.lanes)  # blocks that a beat can touch, less one
         super().__init__(
             {

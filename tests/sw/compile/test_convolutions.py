@@ -12,6 +12,7 @@ from sw.compile.array_tiles import LoweredProduct, lowered
 from sw.compile.images import convolution_problem, follows_of, joined, product_of
 from sw.compile.legal import legal
 from sw.compile.memory import Lines, plan_memory
+from sw.compile.refused import OperatorsError
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference
@@ -51,6 +52,17 @@ def test_a_convolution_of_single_pixels_is_a_product() -> None:
     (product,) = legal(b.network(y), TEST).operators
     assert isinstance(product, MatrixProduct)
     assert product.output.shape == (2, 2, 3, 35)
+
+
+def test_a_machine_without_patches_takes_convolutions_of_single_pixels_alone() -> None:
+    machine, b = TEST.replace(convolutions=False), builder()
+    x = b.input((1, 2, 6, 7))
+    pixels = b.convolution(x, 3, Axis(6, 1), Axis(7, 1))
+    patches = b.convolution(x, 3, same(6, 3), same(7, 3))
+    with pytest.raises(OperatorsError, match="images; this needs convolutions = true") as error:
+        compile_network(b.network(pixels, patches), machine)
+    assert [o.name for o, _ in error.value.refused] == [b.network(patches).operators[1].name]
+    assert compile_network(b.network(pixels, patches), TEST)
 
 
 def test_images_of_patches_have_padding_and_start_behind_their_border() -> None:
