@@ -100,6 +100,7 @@ def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfi
             "loop_depth": rng.choice((4, 6, 8)),
             "queue_depth": rng.choice((1, 2, 2, 3, 4, 8)),
             "windows": rng.choice((2, 4, 8)),
+            "convolutions": len(made) % 3 > 0,
             "cgra": rng.choice(grids[:5] if whole else grids),
         }
         try:

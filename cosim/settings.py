@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hw.config import PORTS, MachineConfig
+from hw.config import MOST_LATENCY, PORTS, MachineConfig
 from hw.errors import InputError
 
 MIX_1, MIX_2 = 0x7FEB352D, 0x846CA68B
@@ -22,7 +22,7 @@ _SHIFT_1, _SHIFT_2, _MULTIPLY_1, _MULTIPLY_2 = (np.uint32(x) for x in (16, 15, M
 
 @dataclass(frozen=True)
 class PortSettings:
-    """One port: latency in cycles (1 to 1000), bandwidth in bytes per cycle (1 to the width)."""
+    """One port: latency in cycles (1 to 500), bandwidth in bytes per cycle (1 to the width)."""
 
     width: int
     latency: int
@@ -72,8 +72,8 @@ class MemorySettings:
             width = config.port_bytes(port)
             wait = latency.get(port, config.port_latency(port))
             rate = bandwidth.get(port, width)
-            if not 1 <= wait <= 1000:
-                raise InputError(f"latency of {port} must be 1 to 1000 cycles, not {wait}")
+            if not 1 <= wait <= MOST_LATENCY:
+                raise InputError(f"latency of {port} must be 1 to {MOST_LATENCY} cycles, not {wait}")
             if not 1 <= rate <= width:
                 raise InputError(f"bandwidth of {port} must be 1 to {width} bytes per cycle, not {rate}")
             ports[port] = PortSettings(width, wait, rate)

@@ -28,6 +28,9 @@ PORTS = ("load_a", "load_b", "load_c", "store")
 ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
 
 
+#: Cycles that a memory may take to answer: for so many, loaders keep what each answer is for.
+MOST_LATENCY = 500
+
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
 #: Where all fields are listed.
@@ -66,10 +69,10 @@ class MachineConfig:
     load_b_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load B", power_of_two=True)
     load_c_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load C", power_of_two=True)
     store_bytes: int = _setting(32, 4, 128, "bytes per cycle of port store", power_of_two=True)
-    load_a_latency: int = _setting(20, 1, 1000, "read latency of port load A")
-    load_b_latency: int = _setting(20, 1, 1000, "read latency of port load B")
-    load_c_latency: int = _setting(20, 1, 1000, "read latency of port load C")
-    store_latency: int = _setting(20, 1, 1000, "write response latency of port store")
+    load_a_latency: int = _setting(20, 1, MOST_LATENCY, "read latency of port load A")
+    load_b_latency: int = _setting(20, 1, MOST_LATENCY, "read latency of port load B")
+    load_c_latency: int = _setting(20, 1, MOST_LATENCY, "read latency of port load C")
+    store_latency: int = _setting(20, 1, MOST_LATENCY, "write response latency of port store")
     warps: int = _setting(6, 1, 16, "warps, which take turns at one sequencer")
     registers: int = _setting(32, 8, 32, "scalar registers of a warp, r0 (always 0) included")
     channels: int = _setting(16, 1, 64, "sync channels")

@@ -88,6 +88,14 @@ MUTATIONS = (
         _RANDOM,
     ),
     Mutation(
+        "step-latest",
+        "a step that was told last is read from the memory before it stands there",
+        "hw/rtl/memory/load_steps.py",
+        "late.eq(keeps & (writer.addr == following))",
+        "late.eq(0)",
+        "tests/hw/test_load_steps.py",
+    ),
+    Mutation(
         "array-sign",
         "the array reads all zero points as unsigned",
         "hw/rtl/gemm.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cosim.device.bus import Bus, BusError
 from hw import csr
-from hw.config import MachineConfig, load, preset_names
+from hw.config import FIELDS, MachineConfig, load, preset_names
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import toml as fabrics
@@ -52,8 +52,9 @@ def identify(bus: Bus) -> MachineConfig:
             return config
     sizes = capabilities(bus)
     grid = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cgra_")}
+    values = {n: bool(v) if isinstance(FIELDS[n].default, bool) else v for n, v in sizes.items()}
     try:
-        base = MachineConfig(name="device").replace(**sizes)
+        base = MachineConfig(name="device").replace(**values)
     except InputError as error:
         raise BusError(f"the registers CONFIG_... tell a machine that cannot be: {error}") from None
     candidates: list[Fabric | None] = [None]

@@ -15,6 +15,7 @@ from hw import csr, isa
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.rtl.bits import log2
+from hw.rtl.memory.load_steps import STEPS, forms_patches, loader_target, step_layout
 
 if TYPE_CHECKING:
     from amaranth.lib.wiring import Component
@@ -88,6 +89,10 @@ def _issue(c: MachineConfig) -> dict[str, float]:
         "registers": c.queue_depth * few,
         "chosen": c.queue_depth == 2,
         "stored": 0 if few else _lut_rams(c.queue_depth),
+        # Parameters of patches are kept, and operations are wider.
+        "patches": c.convolutions,
+        "patch_registers": c.convolutions * c.queue_depth * few,
+        "patch_chosen": c.convolutions * (c.queue_depth == 2),
     }
 
 
@@ -118,9 +123,8 @@ def _gemm(c: MachineConfig) -> dict[str, float]:
 def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
     def features(c: MachineConfig) -> dict[str, float]:
         width = c.port_bytes(port)
-        shape = {"load_a": c.derived.buffer_a, "load_b": c.derived.buffer_b, "load_c": c.derived.scratch}[
-            port
-        ]
+        shape = loader_target(c, port)
+        patches = forms_patches(c, port)
         return {
             "one": 1,
             "windows": c.windows,
@@ -132,6 +136,11 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
             "lanes": shape.lanes,
             # Blocks of a beat that lie a multiple of the pitch away which takes a multiplier.
             "multiples": sum(i & (i - 1) > 0 for i in range(width // shape.lanes + 1)),
+            "block_rams": memory_blocks(STEPS, step_layout(c, port).size),
+            "patches": patches,
+            "patch_width": patches * width,
+            # Bytes among which every stride-th is chosen: of each stride, as many as there are.
+            "patch_choices": patches * sum((width - 1) // i for i in range(1, width)),
         }
 
     return features

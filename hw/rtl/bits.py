@@ -52,6 +52,16 @@ def lookup(index: Value, results: list[int], width: int) -> Value:
     return Cat(Const(table, len(results)).bit_select(index, 1) for table in tables)
 
 
+def total(a: Value, b: Value, carry: Value) -> Value:
+    """`a + b` and a bit, signed, in one carry chain."""
+    return (Cat(1, a).as_signed() + Cat(carry, Value.cast(b), 0).as_signed())[1:].as_signed()
+
+
+def difference(a: Value, b: Value, borrow: Value) -> Value:
+    """`a` less an unsigned `b` and a bit, signed, in one carry chain."""
+    return (Cat(1, a).as_signed() + Cat(~borrow, ~Value.cast(b), 1).as_signed())[1:].as_signed()
+
+
 def low(value: Value, bits: int) -> Value:
     """The low `bits` bits of a value; the constant 0 when `bits` is 0."""
     return value[:bits] if bits else Const(0, 1)

@@ -83,7 +83,7 @@ def test_ports_accept_in_the_cycles_of_the_settings(
 def test_answers_come_exactly_latency_cycles_after_acceptance(
     fake: Build, small: MachineConfig, tmp_path: Path
 ) -> None:
-    latency = {"load_a": 1, "load_b": 2, "load_c": 100, "store": 1000}
+    latency = {"load_a": 1, "load_b": 2, "load_c": 100, "store": 500}
     found = records(fake, small, fake_job(small, ALL, latency=latency, stall_seed=5), tmp_path)
     for number, port in enumerate(PORTS):
         accepted = cycles_of(found.complete, number, found)

@@ -38,8 +38,6 @@ def test_a_run_clears_loads_checks_opens_and_starts_in_this_order(small: Machine
         ("WINDOW0_LAST", 31),
         ("WINDOW0_PERMIT", 1),
         ("WINDOW1_PERMIT", 0),
-        ("WINDOW2_PERMIT", 0),
-        ("WINDOW3_PERMIT", 0),
         ("ENABLE", 4),
         ("WATCHDOG", 9),
         ("CONTROL", 1),
@@ -85,7 +83,7 @@ def test_the_longest_script_fits(small: MachineConfig) -> None:
     [
         ({"programs": {6: [1]}}, "warps must be 0 to 5, not 6"),
         ({"programs": {0: [1] * 1025}}, r"at most 1024 instructions \(imem_words\), not 1025"),
-        ({"windows": (Window(0, 1),) * 5}, "at most 4 windows can be open, not 5"),
+        ({"windows": (Window(0, 1),) * 3}, "at most 2 windows can be open, not 3"),
         ({"outputs": (Region(0xFFEFFFFF, 2),)}, "outputs must lie below 0xfff00000"),
         ({"outputs": (Region(0, 1),) * 257}, "at most 256 regions can be returned, not 257"),
     ],

@@ -76,8 +76,8 @@ def test_what_was_returned_may_be_changed() -> None:
     ("changes", "text"),
     [
         ({"latency": {"load_x": 3}}, "memory port must be one of load_a, load_b, load_c, store"),
-        ({"latency": {"load_a": 0}}, "latency of load_a must be 1 to 1000 cycles, not 0"),
-        ({"latency": {"load_a": 1001}}, "latency of load_a must be 1 to 1000 cycles, not 1001"),
+        ({"latency": {"load_a": 0}}, "latency of load_a must be 1 to 500 cycles, not 0"),
+        ({"latency": {"load_a": 501}}, "latency of load_a must be 1 to 500 cycles, not 501"),
         ({"bandwidth": {"store": 0}}, "bandwidth of store must be 1 to .* bytes per cycle, not 0"),
         ({"stall_seed": -1}, "stall seed must be 0 to 4294967295, not -1"),
         ({"stall_seed": 1, "stall_rate": 256}, "stall rate must be 0 to 255 of 256 cycles, not 256"),

@@ -201,7 +201,7 @@ def test_a_stage_can_be_printed(heald: Any, quick: Any) -> None:
         ((*SHAPE, "--sim", "modelsim"), "modelsim"),
         ((*SHAPE, "--seed", "-1"), "seed"),
         ((*SHAPE, "--stall", "-1"), "stall seed must be 0 to"),
-        ((*SHAPE, "--latency", "load_a=0"), "latency of load_a must be 1 to 1000 cycles, not 0"),
+        ((*SHAPE, "--latency", "load_a=0"), "latency of load_a must be 1 to 500 cycles, not 0"),
         ((*SHAPE, "--latency", "load_d=3"), "--latency must be PORT=N"),
         ((*SHAPE, "--bandwidth", "load_a=9"), "bandwidth of load_a must be 1 to 8"),
         ((*SHAPE, "--bandwidth", "load_a"), "--bandwidth must be PORT=N"),

@@ -111,7 +111,8 @@ def schedule(
         if len(timed) >= TIMING.in_flight:
             start = max(start, timed[-TIMING.in_flight].complete + 1)
         at, x = max(start + 1, passed), 0
-        w = max(start + 2, wrote + 1)
+        # Steps of the setup, of which there are none otherwise, are not written.
+        w = max(at + 2, wrote + 1 - TIMING.conv_setup * steps[-1].patches)
         asks, writes, requests, stalls = [], [], [], 0
         for k, step in enumerate(steps):
             if k:

@@ -120,11 +120,12 @@ def test_wrong_assembly_names_line_and_reason(text: str, message: str) -> None:
         ("add r9, r1, r1", "r9"),
         ("@r8 nop", "predicate r8"),
         ("param 60, r1", "parameter 60"),
-        ("cgra r1, r2, r3, r4", "no CGRA grid"),
+        ("cgra r1, r2, r3, r4", "cgra needs a machine with a CGRA grid"),
+        ("load_b_conv r1, r2, r3, r4", "load_b_conv needs a machine with convolutions = true"),
         (".word 0", "no such opcode"),
     ],
 )
 def test_what_a_small_machine_lacks_is_illegal(text: str, reason: str) -> None:
-    machine = load("test").replace(registers=8, cgra=None)
+    machine = load("test").replace(registers=8, cgra=None, convolutions=False)
     assert reason in str(illegal(decode(assemble(text)[0]), machine))
     assert illegal(decode(assemble("add r7, r1, r1")[0]), machine) is None

@@ -148,7 +148,8 @@ class LoaderModel(EngineModel):
     def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
         """Add an operation that forms patches and is taken in cycle `start`."""
         enter = start + 1 if start >= self._passed else self._passed
-        outside, written = plan.outside, max(start + 2, self._written + 1)
+        # Steps of the setup are not written: as if they were, the first of the others is step `conv_setup`.
+        outside, written = plan.outside, max(enter + 2, self._written + 1 - TIMING.conv_setup)
         if plan.wrong:
             self._refuse(start, Cause.OPERAND, warp, pc)
         elif plan.large:

@@ -1,58 +1,19 @@
-"""The asking half of a loader: walks the rows of an operation and requests their words."""
+"""The asking half of a loader: walks the rows of an operation, requests their words, says where they go."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
-from hw.config import BufferShape, MachineConfig
+from hw.config import MachineConfig
 from hw.rtl.bits import at_most, log2, place, place_bits
-from hw.rtl.interfaces import (
-    PC_BITS,
-    WARP_BITS,
-    ErrorReport,
-    ReadRequest,
-    operation,
-    report_of,
-    windows_layout,
-)
-from hw.rtl.memory.patch_requests import VARIANT, PatchRequests, shape_of, wrong_operands
-from hw.rtl.memory.patches import PatchShape
-from hw.rtl.memory.row_walker import RowWalker, rows_layout
-
-
-def forms_patches(config: MachineConfig, port: str) -> bool:
-    """Whether a loader has the hardware of `load_b_conv`."""
-    return port == "load_b" and config.convolutions
-
-
-def loader_target(config: MachineConfig, port: str) -> BufferShape:
-    """The buffer that a loader writes."""
-    d = config.derived
-    return {"load_a": d.buffer_a, "load_b": d.buffer_b, "load_c": d.scratch}[port]
-
-
-def descriptor(config: MachineConfig, port: str) -> data.StructLayout:
-    """What the writer of a loader needs of an operation.
-
-    Of patches `rows` has the alignment of pixel 0, channels and pixels of an image row. A target or pitch
-    beyond the buffer is known as such (`hw.rtl.bits.place`).
-    """
-    bits = place_bits(loader_target(config, port).columns)
-    members = {
-        "rows": rows_layout(config.port_bytes(port)),
-        "target": bits,
-        "pitch": bits,
-        "fill": 8,
-        "lanes_first": 1,  # the bytes of a beat are successive lanes: the `_t` form and patches
-        "warp": WARP_BITS,
-        "pc": PC_BITS,
-    }
-    return data.StructLayout(
-        members | ({"patches": 1, "geometry": PatchShape} if forms_patches(config, port) else {})
-    )
+from hw.rtl.interfaces import ErrorReport, ReadRequest, operation, report_of, windows_layout
+from hw.rtl.memory.load_steps import forms_patches, loader_target, operation_layout, step_layout
+from hw.rtl.memory.patch_requests import VARIANT, PatchRequests, patch_requests, wrong_operands
+from hw.rtl.memory.row_places import RowPlaces
+from hw.rtl.memory.row_walker import RowWalker
 
 
 class LoadRequests(Component):
@@ -61,19 +22,23 @@ class LoadRequests(Component):
     **Timing.** Takes an operation in cycle s; its first beat enters the request register in s + 1 at the
     earliest and is presented one cycle later. One beat per cycle, no bubble between operations. The steps of
     `load_b_conv` pass through the request register like beats, most of them like fill beats; what follows on
-    it is taken one cycle behind its last step.
+    it is taken one cycle behind its last step. A beat is told to the writer (`step`) in the cycle in which it
+    enters, a step of `load_b_conv` in the next.
     """
 
     def __init__(self, config: MachineConfig, port: str):
         self._config, self._port = config, port
         self._width = config.port_bytes(port)
         self._shape = loader_target(config, port)
+        self._forms = forms_patches(config, port)
         super().__init__(
             {
                 "operation": In(stream.Signature(operation(port))),
                 "request": Out(stream.Signature(ReadRequest)),
-                "taken": Out(stream.Signature(descriptor(config, port), always_ready=True)),
-                "room": In(1),
+                "taken": Out(stream.Signature(operation_layout(config, port), always_ready=True)),
+                "step": Out(stream.Signature(step_layout(config, port), always_ready=True)),
+                "room": In(1),  # for an operation
+                "step_room": In(1),  # for a step
                 "windows": In(windows_layout(config)),
                 "stop": In(1),
                 "error": Out(1),
@@ -85,138 +50,174 @@ class LoadRequests(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        width, shape = self._width, self._shape
-        shift = log2(width)
-        op = self.operation.payload
-        m.submodules.walker = walker = RowWalker(width)
+        width, op = self._width, self.operation.payload
+        m.submodules.walker = self._walker = walker = RowWalker(width)
+        # `load_b_conv` has a walker of its own, and that of rows stays at rest; request register, address of
+        # the row and check of windows are shared. Of a loader without it all that it says is 0.
+        self._patches = patches = patch_requests(self._shape, width).create()
+        if self._forms:
+            m.submodules.patches = self._patches = patches = PatchRequests(self._shape, width)
+            m.d.comb += patches.operation.eq(op)
+        self._first = first = Signal(32, name="first")  # first byte of the current row
+        self._next_first = next_first = Signal(32, name="next_first")
+        self._go = go = Signal(name="go")  # what is walked may move on
+        # Taking an operation: nothing walks, or the last beat of plain rows just enters.
+        idle, take = Signal(), Signal()
+        new_row, renews = Signal(), Signal()  # `renews`: if there is another row, it is of an operation
+        stride = Signal(32)
+        m.d.comb += [
+            walker.advance.eq(go),
+            patches.go.eq(go),
+            patches.first.eq(first),
+            patches.stride.eq(stride),
+            patches.next_first.eq(next_first),
+            next_first.eq(patches.base + patches.gap if self._forms else first + stride),
+            new_row.eq(go & ((walker.new_row & walker.more_rows) | patches.new_row)),
+            renews.eq(~patches.active & (~walker.active | walker.last)),
+            idle.eq(~patches.active & (~walker.active | (go & walker.last))),
+            take.eq(self.operation.valid & idle & self.room & ~self.stop),
+            self.operation.ready.eq(take),
+        ]
+        # What it needs is loaded whenever one could be taken: nothing waits for whether it is.
+        with m.If(idle | new_row):
+            m.d.sync += first.eq(Mux(renews, op.memory, next_first))
+        with m.If(idle):
+            m.d.sync += stride.eq(op.load_stride)
+        refused = self._begin(m, take)
+        fails = self._check(m, idle, take & refused)
+        self._request(m, fails)
+        self._tell(m, idle)
+        return m
 
-        first = Signal(32)  # first byte of the current row
-        stride, span = Signal(32), Signal(isa.SIZE_BITS)  # span: inner - 1
-        who = Signal(ErrorReport)
+    def _begin(self, m: Module, take: Value) -> Value:
+        """Begin what is taken, unless it is refused; tell the writer. Returns whether it would be refused."""
+        op, walker, patches, shape = self.operation.payload, self._walker, self._patches, self._shape
+        shift, columns, banks = log2(self._width), self._shape.columns, log2(self._shape.banks)
+        of_patches, refused, begins = Signal(), Signal(), Signal()
+        empty = (op.outer == 0) | (op.inner == 0)
+        conflict = (
+            op.variant[0]
+            & ~at_most(op.inner + op.load_pad_inner, shape.lanes)
+            & (op.load_pitch[:banks] != shape.lanes % shape.banks)
+        )
+        wrong = wrong_operands(op, shape, self._width) if self._forms else 0
+        reach = place(op.load_pitch, columns)
+        t, rows = self.taken.payload, walker.rows
+        m.d.comb += [
+            of_patches.eq(self._forms & (op.variant == VARIANT)),
+            refused.eq(empty | Mux(of_patches, wrong, conflict)),
+            begins.eq(take & ~refused),
+            walker.start.eq(begins & ~of_patches),
+            patches.start.eq(begins & of_patches),
+            rows.low.eq(op.memory[:shift]),
+            rows.step.eq(op.load_stride[:shift]),
+            rows.outer.eq(op.outer),
+            rows.inner.eq(op.inner),
+            rows.pad_outer.eq(op.load_pad_outer),
+            rows.pad_inner.eq(op.load_pad_inner),
+            # One that is refused stops everything before the writer does anything.
+            self.taken.valid.eq(take),
+            t.pitch.eq(Cat(op.load_pitch[:banks], Mux(reach[-1], columns >> banks, reach[banks:]))),
+            t.fill.eq(op.load_fill),
+            t.lanes_first.eq(op.variant != 0),
+            t.warp.eq(op.warp),
+            t.pc.eq(op.pc),
+        ]
+        if self._forms:
+            m.d.comb += t.stride.eq(Mux(of_patches, op.conv_stride_w, 1))
+        return refused
+
+    def _check(self, m: Module, idle: Value, bad: Value) -> Value:
+        """Whether a row begins in no window, or patches are too large; reports this, or what is `bad`."""
+        op, walker, patches, first = self.operation.payload, self._walker, self._patches, self._first
+        who, span = Signal(ErrorReport), Signal(isa.SIZE_BITS)  # span: inner - 1
+        with m.If(idle):
+            m.d.sync += [span.eq(op.inner - 1), who.warp.eq(op.warp), who.pc.eq(op.pc)]
+        last, inside, outside, fails = Signal(33), Signal(), Signal(), Signal()
+        within = [(first >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
+        m.d.comb += [
+            last.eq(first + span),
+            inside.eq(Cat(within).any() & ~last[32]),
+            patches.inside.eq(inside),
+            patches.span.eq(span),
+            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside),
+            fails.eq(outside | patches.outside | patches.wrong),
+            self.error.eq(bad | fails),
+        ]
+        report = self.error_report
+        with m.If(fails):
+            cause = Mux(patches.wrong, isa.Cause.OPERAND, isa.Cause.WINDOW)
+            m.d.comb += report_of(report, cause, who)
+        with m.Else():
+            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
+        return fails
+
+    def _request(self, m: Module, fails: Value) -> None:
+        """The request register: beats and steps enter, and leave where they ask nothing or memory accepts.
+
+        A row that fails moves on too, but is not requested: everything stops in the next cycle. What moves on
+        behind a stop does not matter, for nothing is requested.
+        """
+        walker, patches, shift = self._walker, self._patches, log2(self._width)
         valid, is_fill, address = Signal(), Signal(), Signal(32 - shift)
         free, enter, reads, starts = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.request.valid.eq(valid & ~is_fill),
             self.request.payload.eq(address << shift),
             free.eq(~valid | is_fill | self.request.ready),
+            self._go.eq(free & self.step_room),
             self.busy.eq(valid & (is_fill | self.request.ready)),
             self.stall_memory.eq(valid & ~is_fill & ~self.request.ready),
-        ]
-
-        inside, outside, fails = self._inside(m, first, span), Signal(), Signal()
-        m.d.comb += [
-            starts.eq(walker.first_of_row),
-            reads.eq(walker.in_memory),
-            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside),
-            # A row that fails moves on too, but is not requested: everything stops in the next cycle. What
-            # moves on behind a stop does not matter, for nothing is requested.
-            walker.advance.eq(free),
-            enter.eq(walker.active & free),
-            fails.eq(outside),
+            enter.eq(self._go & (walker.active | patches.active)),
+            reads.eq(Mux(patches.active, patches.reads, walker.in_memory)),
+            starts.eq(Mux(patches.active, patches.first_read, walker.first_of_row)),
         ]
         with m.If(free):
             m.d.sync += [valid.eq(enter & ~fails & ~self.stop), is_fill.eq(~reads)]
         with m.If(enter & reads):
-            m.d.sync += address.eq(Mux(starts, first[shift:], address + 1))
-        next_first = Signal(32)
-        m.d.comb += next_first.eq(first + stride)
-        # Taking an operation: nothing walks, or the last beat of plain rows just enters.
-        take, bad, idle, refused, by_rows = Signal(), Signal(), Signal(), Signal(), Signal()
-        new_first, renews = Signal(), Signal()  # `renews`: if there is another row, it is of an operation
-        m.d.comb += [
-            new_first.eq(free & walker.new_row & walker.more_rows),
-            renews.eq(~walker.active | walker.last),
-            idle.eq(~walker.active | (free & walker.last)),
-            take.eq(self.operation.valid & idle & self.room & ~self.stop),
-            self.operation.ready.eq(take),
-        ]
-        empty = (op.outer == 0) | (op.inner == 0)
-        conflict = (
-            op.variant[0]
-            & ~at_most(op.inner + op.load_pad_inner, shape.lanes)
-            & (op.load_pitch[: log2(shape.banks)] != shape.lanes % shape.banks)
-        )
-        m.d.comb += [
-            refused.eq(empty | conflict),
-            bad.eq(take & refused),
-            by_rows.eq(take & ~bad),
-            walker.start.eq(by_rows),
-        ]
-        # What it needs is loaded whenever one could be taken: nothing waits for whether it is.
-        with m.If(idle | new_first):
-            m.d.sync += first.eq(Mux(renews, op.memory, next_first))
+            m.d.sync += address.eq(Mux(starts, self._first[shift:], address + 1))
+
+    def _tell(self, m: Module, idle: Value) -> None:
+        """What the writer does with each beat, and with each step of patches."""
+        op, walker, patches, shape = self.operation.payload, self._walker, self._patches, self._shape
+        column = place_bits(shape.columns)
+        target, pitch, lanes_first = Signal(column), Signal(column), Signal()
+        new_target = place(op.target, shape.columns)
         with m.If(idle):
             m.d.sync += [
-                stride.eq(op.load_stride),
-                span.eq(op.inner - 1),
-                who.warp.eq(op.warp),
-                who.pc.eq(op.pc),
+                target.eq(new_target),
+                pitch.eq(self.taken.payload.pitch),
+                lanes_first.eq(self.taken.payload.lanes_first),
             ]
-        t, columns, banks = self.taken.payload, shape.columns, log2(shape.banks)
-        reach = place(op.load_pitch, columns)
+        m.submodules.places = places = RowPlaces(shape, self._width)
         m.d.comb += [
-            # One that is bad stops everything before the writer does anything.
-            self.taken.valid.eq(take),
-            t.rows.low.eq(op.memory[:shift]),
-            t.rows.step.eq(op.load_stride[:shift]),
-            t.rows.outer.eq(op.outer),
-            t.rows.inner.eq(op.inner),
-            t.rows.pad_outer.eq(op.load_pad_outer),
-            t.rows.pad_inner.eq(op.load_pad_inner),
-            t.target.eq(place(op.target, columns)),
-            t.pitch.eq(Cat(op.load_pitch[:banks], Mux(reach[-1], columns >> banks, reach[banks:]))),
-            t.fill.eq(op.load_fill),
-            t.lanes_first.eq(op.variant[0]),
-            t.warp.eq(op.warp),
-            t.pc.eq(op.pc),
-            walker.rows.eq(t.rows),
+            places.renews.eq(idle),
+            places.target.eq(new_target),
+            places.align.eq(walker.rows.low),
+            places.new_lanes_first.eq(self.taken.payload.lanes_first),
+            places.pitch.eq(pitch),
+            places.lanes_first.eq(lanes_first),
+            places.advance.eq(walker.active & self._go),
+            places.end.eq(walker.end),
+            places.new_row.eq(walker.new_row),
+            places.next_align.eq(walker.next_align),
+            patches.target.eq(target),
+            patches.pitch.eq(pitch),
         ]
-
-        report = self.error_report
-        m.d.comb += self.error.eq(bad | fails)
-        with m.If(fails):
-            m.d.comb += report_of(report, isa.Cause.WINDOW, who)
-        with m.Else():
-            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
-        if not forms_patches(self._config, self._port):
-            return m
-
-        # `load_b_conv`: its own walker beside that of the rows, which stays at rest; the request register,
-        # the address of the row and the check of windows are shared.
-        m.submodules.patches = patches = PatchRequests(width)
-        of_patches = op.variant == VARIANT
-        m.d.comb += [
-            patches.start.eq(take & ~bad & of_patches),
-            patches.operation.eq(op),
-            patches.go.eq(free),
-            patches.inside.eq(inside),
-            patches.first.eq(first),
-            patches.stride.eq(stride),
-            patches.next_first.eq(next_first),
-            by_rows.eq(take & ~bad & ~of_patches),
-            enter.eq(free & (walker.active | patches.active)),
-            reads.eq(Mux(patches.active, patches.reads, walker.in_memory)),
-            starts.eq(Mux(patches.active, patches.first_read, walker.first_of_row)),
-            next_first.eq(patches.base + patches.gap),
-            new_first.eq(free & ((walker.new_row & walker.more_rows) | patches.new_row)),
-            fails.eq(outside | patches.outside | patches.wrong),
-            # What is behind patches is taken a cycle after their last step, which is known late.
-            renews.eq(~patches.active & (~walker.active | walker.last)),
-            idle.eq(~patches.active & (~walker.active | (free & walker.last))),
-            refused.eq(Mux(of_patches, empty | wrong_operands(op, shape, width), empty | conflict)),
-            # No field in a condition of its own: Verilog's writer would make a latch of a part of a signal.
-            t.patches.eq(of_patches),
-            t.geometry.eq(shape_of(op)),
-            t.lanes_first.eq(op.variant != 0),
-            t.rows.low.eq((op.memory - Mux(of_patches, op.conv_left, 0))[:shift]),
-        ]
-        with m.If(patches.wrong):
-            m.d.comb += report.cause.eq(isa.Cause.OPERAND)
-        return m
-
-    def _inside(self, m: Module, first: Value, span: Value) -> Value:
-        """Whether a row lies wholly in one window that permits reading."""
-        last = Signal(33)
-        m.d.comb += last.eq(first + span)
-        within = [(first >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
-        return Cat(within).any() & ~last[32]
+        beat = {
+            "last": walker.last,
+            "reads": walker.in_memory,
+            "write_from": walker.first,
+            "write_to": walker.end,
+            "start": places.start,
+            "block": places.block,
+            "lane": places.lane,
+        }
+        if self._forms:
+            beat |= {"fresh": Const(1), "skip": Const(0), "read_from": Const(0)}
+            beat |= {"read_to": Mux(walker.in_memory, self._width, 0), "used_to": Const(self._width)}
+        step = self.step.payload
+        for name, value in beat.items():
+            of_patches: Value = getattr(patches.place, name) if name != "lane" else value
+            m.d.comb += step[name].eq(Mux(patches.placed, of_patches, value))
+        m.d.comb += self.step.valid.eq((walker.active & self._go) | patches.placed)

@@ -1,9 +1,8 @@
 """Loader: turns `load_*` operations into memory requests, and answers into buffer writes.
 
-Two halves share a small queue of operations in flight. `LoadRequests` walks the rows and asks;
-`LoadWriter` walks the same rows again when the answers come and puts every byte where it belongs. So
-nothing has to be stored per request, whatever the latency. The loader of buffer B has a second walker
-beside the row walker in both halves, for `load_b_conv`.
+`LoadRequests` walks the rows and asks; `LoadWriter` puts every byte where it belongs when the answers come.
+Queues lead from one to the other: of operations in flight, and of their steps, which say what each answer is
+for. The loader of buffer B has a second walker beside that of rows, for `load_b_conv`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from hw import isa
 from hw.config import MachineConfig
 from hw.rtl.interfaces import EngineControl, ReadPort, windows_layout
 from hw.rtl.memory.buffer import BankedWrite
-from hw.rtl.memory.load_requests import LoadRequests, descriptor, loader_target
+from hw.rtl.memory.load_requests import LoadRequests
+from hw.rtl.memory.load_steps import StepQueue, loader_target, operation_layout, step_layout
 from hw.rtl.memory.load_writer import LoadWriter
 
 
@@ -77,8 +77,9 @@ class Loader(Component):
         limit = isa.TIMING.in_flight
         m.submodules.requests = requests = LoadRequests(self.config, self._port)
         m.submodules.writer = writer = LoadWriter(self.config, self._port)
-        width = descriptor(self.config, self._port).size
-        m.submodules.taken = taken = TakenOperations(width, limit)
+        layout = operation_layout(self.config, self._port)
+        m.submodules.taken = taken = TakenOperations(layout.size, limit)
+        m.submodules.steps = steps = StepQueue(step_layout(self.config, self._port).size)
         control = self.control
         connect(m, flipped(control.operation), requests.operation)
         connect(m, requests.request, flipped(self.memory.request))
@@ -98,9 +99,15 @@ class Loader(Component):
             writer.stop.eq(control.stop),
             taken.enters.eq(requests.taken.valid),
             taken.data.eq(requests.taken.payload),
-            writer.taken.valid.eq(taken.out.valid),
-            writer.taken.payload.eq(taken.out.payload),
-            taken.out.ready.eq(writer.taken.ready),
+            writer.operation.valid.eq(taken.out.valid),
+            writer.operation.payload.eq(taken.out.payload),
+            taken.out.ready.eq(writer.operation.ready),
+            requests.step_room.eq(steps.room),
+            steps.enters.eq(requests.step.valid),
+            steps.data.eq(requests.step.payload),
+            writer.step.valid.eq(steps.out.valid),
+            writer.step.payload.eq(steps.out.payload),
+            steps.out.ready.eq(writer.step.ready),
             control.complete.eq(writer.complete),
             control.complete_warp.eq(writer.complete_warp),
             control.error.eq((writer.error | requests.error) & ~control.stop),

@@ -10,7 +10,8 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import BufferShape
-from hw.rtl.bits import log2, place, place_bits
+from hw.rtl.bits import difference, log2, place, place_bits, total
+from hw.rtl.memory.load_steps import block_bits
 from hw.rtl.memory.patches import Divider, PatchShape, PatchWalker
 
 #: Positions in the tile: 16 bits, plus the bytes of a beat before the first and behind the last of them.
@@ -19,57 +20,32 @@ PLACE_BITS = isa.SIZE_BITS + 2
 COLUMN_BITS = isa.SIZE_BITS + 2
 
 
-def block_bits(shape: BufferShape, width: int) -> int:
-    """Bits of a block's column with which no block that a beat can touch wraps back into the buffer."""
-    return place_bits(shape.columns) + 2 + log2(max(1, width // shape.lanes))
-
-
 def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
-    """What a step does with the bytes of its beat.
-
-    Bytes from `read_from` to before `read_to` are of memory, others are filled; from `used_to` on they are
-    of no pixel. Of the rest every stride_w-th from `skip` on is used, of these those from `write_from` to
-    before `write_to` are written: `start` is the lane of the first, `block` the column of its block.
-    """
+    """Where the bytes of a step go, as `hw.rtl.memory.load_steps.step_layout` has it."""
     count = log2(width) + 1
-    return data.StructLayout(
-        {
-            "last": 1,
-            "first_of_beat": 1,
-            "reads": 1,
-            "read_from": count,
-            "read_to": count,
-            "used_to": count,
-            "skip": isa.KERNEL_BITS,
-            "write_from": count,
-            "write_to": count,
-            "start": log2(shape.lanes),
-            "block": block_bits(shape, width),
-        }
-    )
+    numbers = dict.fromkeys(("read_from", "read_to", "used_to", "skip", "write_from", "write_to"), count)
+    flags = dict.fromkeys(("last", "fresh", "reads"), 1)
+    places = {"start": log2(shape.lanes), "block": block_bits(shape, width)}
+    return data.StructLayout(flags | numbers | places)
 
 
 class PatchPlaces(Component):
-    """Walks the steps of a `load_b_conv` and tells where the pixels of each go.
+    """Tells where the pixels of each step of a `load_b_conv` go.
 
-    **Timing.** As `PatchWalker`, a step behind it: where a step's first byte lies in the tile is kept in
-    registers, behind which a multiplier finds its column. `place` belongs to the present step if `valid`; it
-    is meant to be registered too. For both one setup step each of the contract is left out.
+    **Timing.** The cycle behind a step that `walker` ends, which takes `advance`, `valid` is 1 and `place` is
+    of this step: where its first byte lies in the tile is kept in registers, behind which a multiplier finds
+    its column. `shape`, `align`, `target` and `pitch` must hold. Steps of the setup are left out.
     """
 
-    def __init__(self, shape: BufferShape, width: int):
-        self._shape, self._width = shape, width
+    def __init__(self, shape: BufferShape, width: int, walker: PatchWalker):
+        self._shape, self._width, self._walker = shape, width, walker
         super().__init__(
             {
-                "start": In(1),
                 "advance": In(1),
                 "shape": In(PatchShape),
-                "outer": In(isa.SIZE_BITS),
-                "inner": In(isa.SIZE_BITS),
                 "align": In(log2(width)),
                 "target": In(place_bits(shape.columns)),
                 "pitch": In(place_bits(shape.columns)),
-                "active": Out(1),
                 "valid": Out(1),
                 "place": Out(place_layout(shape, width)),
             }
@@ -77,34 +53,29 @@ class PatchPlaces(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        width = self._width
-        m.submodules.walker = walker = PatchWalker(width, isa.TIMING.conv_setup - 2)
-        for name in ("start", "advance", "shape", "outer", "inner", "align"):
-            m.d.comb += getattr(walker, name).eq(getattr(self, name))
-        m.d.comb += self.active.eq(walker.active | self.valid)
+        width, walker = self._width, self._walker
         where, shift = self.place, log2(width)
-        move: list[Any] = [
-            self.valid.eq(walker.scanning | walker.placing),
-            where.last.eq(walker.last),
-            where.first_of_beat.eq(walker.first_of_beat),
-            where.reads.eq(walker.reads),
-            *self._bytes(walker),
-        ]
+        m.d.sync += self.valid.eq(self.advance & (walker.scanning | walker.placing))
         column, skip = self._columns(m, walker)
-        output_row, depth = self._rows(m, walker)
         left = Signal(signed(COLUMN_BITS + 1))
         m.d.comb += left.eq(self.shape.out_cols - column)
-        move += [
-            *self._place(m, output_row + column, depth),
-            where.skip.eq(skip),
-            # -column and left, cut to 0 up to the width.
-            where.write_from.eq(Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)),
-            where.write_to.eq(
-                Mux(left[-1] | walker.scanning, 0, Mux(left[shift:-1].any(), width, left[:shift]))
-            ),
-        ]
+        placed = self._place(m, self._output_row(m, walker) + column, self._depth(m, walker))
         with m.If(self.advance):
-            m.d.sync += move
+            m.d.sync += [
+                where.last.eq(walker.last),
+                where.fresh.eq(walker.first_of_beat),
+                where.reads.eq(walker.first_of_beat & walker.reads),
+                *self._bytes(walker),
+                *placed,
+                where.skip.eq(Mux(skip[shift:].any(), width, skip)),
+                # -column and left, cut to 0 up to the width.
+                where.write_from.eq(
+                    Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)
+                ),
+                where.write_to.eq(
+                    Mux(left[-1] | walker.scanning, 0, Mux(left[shift:-1].any(), width, left[:shift]))
+                ),
+            ]
         return m
 
     def _bytes(self, walker: PatchWalker) -> list[Any]:
@@ -123,35 +94,38 @@ class PatchPlaces(Component):
         shape = self.shape
         dividends = {
             "dilation": shape.dilation_w,
-            "beat": Const(self._width, isa.KERNEL_BITS),
+            "beat": Const(self._width, log2(self._width) + 1),
             "align": self.align,
         }
         by = {}
         for name, dividend in dividends.items():
-            by[name] = divider = Divider()
+            by[name] = divider = Divider(len(dividend))
             m.submodules[f"{name}_by_stride"] = divider
             m.d.comb += [
                 divider.step.eq(walker.dividing & self.advance),
-                divider.first.eq(walker.number == 0),
+                divider.number.eq(walker.number),
                 divider.dividend.eq(dividend),
                 divider.divisor.eq(shape.stride_w),
             ]
         # skip = column*stride_w + j*dilation_w - (pixel of byte 0), from 0 to before stride_w.
         column, beat_column = (Signal(signed(COLUMN_BITS), name=n) for n in ("column", "beat_column"))
         skip, beat_skip = (Signal(isa.KERNEL_BITS, name=n) for n in ("skip", "beat_skip"))
-        further = Signal(isa.KERNEL_BITS + 1)
-        m.d.comb += further.eq(skip + by["dilation"].remainder)
-        over, under = Signal(), Signal()
-        m.d.comb += [over.eq(further >= shape.stride_w), under.eq(beat_skip < by["beat"].remainder)]
+        further, less = Signal(isa.KERNEL_BITS + 1), Signal(signed(isa.KERNEL_BITS + 2))
+        beat_less, over, under = Signal(signed(isa.KERNEL_BITS + 1)), Signal(), Signal()
         following, following_skip = Signal(signed(COLUMN_BITS)), Signal(isa.KERNEL_BITS)
         m.d.comb += [
-            following.eq(beat_column + by["beat"].quotient + under),
-            following_skip.eq(beat_skip - by["beat"].remainder + Mux(under, shape.stride_w, 0)),
+            further.eq(skip + by["dilation"].remainder),
+            less.eq(further - shape.stride_w),
+            over.eq(~less[-1]),
+            beat_less.eq(beat_skip - by["beat"].remainder),
+            under.eq(beat_less[-1]),
+            following.eq(total(beat_column, by["beat"].quotient, under)),
+            following_skip.eq(beat_less + Mux(under, shape.stride_w, 0)),
         ]
         with m.If(self.advance):
             m.d.sync += [
-                column.eq(column - by["dilation"].quotient - over),
-                skip.eq(further - Mux(over, shape.stride_w, 0)),
+                column.eq(difference(column, by["dilation"].quotient, over)),
+                skip.eq(Mux(over, less, further)),
             ]
             with m.If(walker.end_of_columns):
                 m.d.sync += [column.eq(beat_column), skip.eq(beat_skip)]
@@ -163,70 +137,75 @@ class PatchPlaces(Component):
                 m.d.sync += [beat_column.eq(-by["align"].quotient), beat_skip.eq(by["align"].remainder)]
         return column, skip
 
-    def _rows(self, m: Module, walker: PatchWalker) -> tuple[Value, Value]:
-        """Position of the output row in the tile, and the column of the depth step in the first block.
+    def _output_row(self, m: Module, walker: PatchWalker) -> Value:
+        """Position of the output row in the tile.
 
         The kernel rows that use an image row are equally far apart, and so are their output rows.
         """
-        shape = self.shape
+        out_cols = self.shape.out_cols
         # Output rows, as positions of their first element: dilation_h div stride_h, that of y, that of the
-        # scan step, of the first kernel row found, of the present one, and the distance of two.
-        turn, line, scan, first, now, apart = (
-            Signal(PLACE_BITS, name=f"place_{n}") for n in ("turn", "line", "scan", "first", "now", "apart")
+        # scan step, of the first kernel row found, of the present one, and the distance of two. `turn` and a
+        # row more is `turns`.
+        turn, turns, line, scan, first, now, apart = (
+            Signal(PLACE_BITS, name=f"place_{n}")
+            for n in ("turn", "turns", "line", "scan", "first", "now", "apart")
         )
-        # Depth steps of a channel: of the scan step, and so on; all of a channel; steps of channels before.
-        # Beyond the buffer they are only known as such (`hw.rtl.bits.place`).
-        columns = self._shape.columns
-        deep, deep_first, deep_now, deep_apart, channel = (
-            Signal(place_bits(columns), name=f"depth_{n}")
-            for n in ("scan", "first", "now", "apart", "channel")
-        )
-        deeper = Signal(place_bits(columns))
-        m.d.comb += deeper.eq(place(deep + shape.kernel_w, columns))
-        start, step = Signal(place_bits(columns)), Signal(isa.KERNEL_BITS)
+        following = line + Mux(walker.next_output_row, out_cols, 0)
         with m.If(self.advance):
             with m.If(walker.dividing):
                 # The product with the quotient while the quotient is made.
                 before = Mux(walker.number == 0, 0, turn << 1)
-                m.d.sync += turn.eq(before + Mux(walker.quotient_bit, shape.out_cols, 0))
+                m.d.sync += turn.eq(before + Mux(walker.quotient_bit, out_cols, 0))
             with m.If(walker.preparing):
-                m.d.sync += [line.eq(0), scan.eq(0), deep.eq(0), start.eq(self.target)]
+                m.d.sync += [turns.eq(turn + out_cols), line.eq(0), scan.eq(0)]
             with m.If(walker.scanning):
-                m.d.sync += [
-                    scan.eq(scan - turn - Mux(walker.borrow, shape.out_cols, 0)),
-                    deep.eq(deeper),
-                    channel.eq(deeper),  # at the last kernel row: the steps of all
-                    step.eq(0),
-                ]
+                m.d.sync += scan.eq(scan - Mux(walker.borrow, turns, turn))
                 with m.If(walker.found & (walker.uses == 0)):
-                    m.d.sync += [first.eq(scan), now.eq(scan), deep_first.eq(deep), deep_now.eq(deep)]
+                    m.d.sync += [first.eq(scan), now.eq(scan)]
                 with m.If(walker.found & (walker.uses == 1)):
-                    m.d.sync += [apart.eq(first - scan), deep_apart.eq(self._apart(deep, deep_first))]
+                    m.d.sync += apart.eq(first - scan)
+            with m.If(walker.end_of_columns):
+                m.d.sync += now.eq(now - apart)
+            with m.If(walker.end_of_beat):
+                m.d.sync += now.eq(first)
+            with m.If(walker.end_of_line):
+                m.d.sync += [line.eq(following), scan.eq(following)]
+        return now
+
+    def _depth(self, m: Module, walker: PatchWalker) -> Value:
+        """The column of the depth step in the first block.
+
+        Beyond the buffer it is only known as such (`hw.rtl.bits.place`).
+        """
+        columns = self._shape.columns
+        # Depth steps of a channel: of the scan step, of the first kernel row found, of the present one, the
+        # distance of two; all of a channel.
+        scan, first, now, apart, channel = (
+            Signal(place_bits(columns), name=f"depth_{n}")
+            for n in ("scan", "first", "now", "apart", "channel")
+        )
+        deeper = Signal(place_bits(columns))
+        start, step = Signal(place_bits(columns)), Signal(isa.KERNEL_BITS)  # of the channel; in a kernel row
+        m.d.comb += deeper.eq(place(scan + self.shape.kernel_w, columns))
+        with m.If(self.advance):
+            with m.If(walker.scanning):
+                # At the last kernel row: the steps of all.
+                m.d.sync += [scan.eq(deeper), channel.eq(deeper), step.eq(0)]
+                with m.If(walker.found & (walker.uses == 0)):
+                    m.d.sync += [first.eq(scan), now.eq(scan)]
+                with m.If(walker.found & (walker.uses == 1)):
+                    m.d.sync += apart.eq(Cat((scan - first)[: log2(columns)], scan[-1]))
             with m.If(walker.placing):
                 m.d.sync += step.eq(step + 1)
-                with m.If(walker.end_of_columns):
-                    m.d.sync += [
-                        step.eq(0),
-                        now.eq(now - apart),
-                        deep_now.eq(place(deep_now + deep_apart, columns)),
-                    ]
-                with m.If(walker.end_of_beat):
-                    m.d.sync += [now.eq(first), deep_now.eq(deep_first)]
-                with m.If(walker.end_of_row):
-                    m.d.sync += start.eq(place(start + channel, columns))
-            with m.If(walker.end_of_line):
-                following = line + Mux(walker.next_output_row, shape.out_cols, 0)
-                m.d.sync += [
-                    line.eq(following),
-                    scan.eq(following),
-                    deep.eq(0),
-                    start.eq(self.target),
-                ]
-        return now, place(start + deep_now + step, columns)
-
-    def _apart(self, greater: Value, value: Value) -> Value:
-        """The distance of two places; beyond the buffer if the greater is."""
-        return Cat((greater - value)[: log2(self._shape.columns)], greater[-1])
+            with m.If(walker.end_of_columns):
+                m.d.sync += [step.eq(0), now.eq(place(now + apart, columns))]
+            with m.If(walker.end_of_beat):
+                m.d.sync += now.eq(first)
+            with m.If(walker.end_of_row):
+                m.d.sync += start.eq(place(start + channel, columns))
+            with m.If(walker.begins_line):
+                m.d.sync += [scan.eq(0), start.eq(self.target)]
+        return place(start + now + step, columns)
 
     def _place(self, m: Module, position: Value, depth: Value) -> list[Any]:
         """Lane and columns of the first byte that is used, whether it is written or not; what to keep for it.

@@ -10,7 +10,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
-from hw.rtl.bits import log2
+from hw.rtl.bits import difference, log2
 
 _PREFIX = "conv_"
 
@@ -39,32 +39,42 @@ DIVIDE_STEPS = isa.KERNEL_BITS
 
 
 class Divider(Component):
-    """Divides two numbers of `KERNEL_BITS` bits, one bit of the quotient (`bit`, highest first) per step.
+    """Divides a number of `bits` bits by one of `KERNEL_BITS`, one bit of the quotient per step.
 
-    **Timing.** `quotient` and `remainder` are right after `DIVIDE_STEPS` cycles in which `step` is 1; in the
-    first of these `first` is 1 too. The divisor must hold.
+    `bit` is the present one, the highest comes first.
+
+    **Timing.** `quotient` and `remainder` are right after `bits` cycles in which `step` is 1 and `number`
+    counts from 0; from then on they hold. The divisor must hold.
     """
 
-    step: In(1)
-    first: In(1)
-    dividend: In(isa.KERNEL_BITS)
-    divisor: In(isa.KERNEL_BITS)
-    bit: Out(1)
-    quotient: Out(isa.KERNEL_BITS)
-    remainder: Out(isa.KERNEL_BITS)
+    def __init__(self, bits: int):
+        self._bits = bits
+        super().__init__(
+            {
+                "step": In(1),
+                "number": In(range(DIVIDE_STEPS)),
+                "dividend": In(bits),
+                "divisor": In(isa.KERNEL_BITS),
+                "bit": Out(1),
+                "quotient": Out(bits),
+                "remainder": Out(bits),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Mux(self.first, self.dividend, self.quotient)[: isa.KERNEL_BITS]
-        partial = Signal(isa.KERNEL_BITS + 1)
+        first, bits = self.number == 0, self._bits
+        left = Mux(first, self.dividend, self.quotient)[:bits]
+        partial, rest = Signal(bits + 1), Signal(signed(max(bits + 1, isa.KERNEL_BITS) + 1))
         m.d.comb += [
-            partial.eq(Cat(left[-1], Mux(self.first, 0, self.remainder))),
-            self.bit.eq(partial >= self.divisor),
+            partial.eq(Cat(left[-1], Mux(first, 0, self.remainder))),
+            rest.eq(partial - self.divisor),
+            self.bit.eq(~rest[-1]),
         ]
-        with m.If(self.step):
+        with m.If(self.step & (self.number < bits)):
             m.d.sync += [
                 self.quotient.eq(Cat(self.bit, left[:-1])),
-                self.remainder.eq(Mux(self.bit, partial - self.divisor, partial)),
+                self.remainder.eq(Mux(self.bit, rest, partial)),
             ]
         return m
 
@@ -91,14 +101,15 @@ class PatchWalker(Component):
     steps, `number` counts those of the first kind, `found` tells that a scan step found a kernel row, the
     `uses`-th. `first_of_*` and `end_of_*` are about loops: a beat, an image row of a channel, an image row of
     all channels. Pixels are counted from the start of the memory word that holds pixel 0: the first that
-    is read, the last that is read, the last that is used; `at_*` says that it is in the beat.
+    is read, the last that is read, the last that is used; `at_*` says that it is in the beat. `span` is one
+    less than the pixels of an image row.
 
-    **Timing.** `start` begins a new operation in the next cycle; `shape`, `outer`, `inner`, `align` must hold
+    **Timing.** `start` begins a new operation in the next cycle; `shape`, `outer`, `span`, `align` must hold
     while `active`. A step ends with each cycle in which `advance` is 1.
     """
 
     def __init__(self, width: int, setup: int):
-        assert setup >= DIVIDE_STEPS
+        assert setup > DIVIDE_STEPS
         self._width, self._setup = width, setup
         shift = log2(width)
         super().__init__(
@@ -107,7 +118,7 @@ class PatchWalker(Component):
                 "advance": In(1),
                 "shape": In(PatchShape),
                 "outer": In(isa.SIZE_BITS),
-                "inner": In(isa.SIZE_BITS),
+                "span": In(isa.SIZE_BITS),
                 "align": In(shift),
                 "active": Out(1),
                 "preparing": Out(1),
@@ -126,6 +137,7 @@ class PatchWalker(Component):
                 "end_of_beat": Out(1),
                 "end_of_row": Out(1),
                 "end_of_line": Out(1),
+                "begins_line": Out(1),
                 "last": Out(1),
                 "line_in_memory": Out(1),
                 "reads": Out(1),
@@ -141,135 +153,141 @@ class PatchWalker(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shape, shift = self.shape, log2(self._width)
-        m.submodules.divider = divider = Divider()
-        # Image rows left: in all; above those that are read, then (`self.line_in_memory`) of those.
-        lines, part, channels = (Countdown(isa.SIZE_BITS, n) for n in ("lines", "part", "channels"))
-        above = Signal()
-        final = Signal()  # the last channel of the last image row
-        kernel_rows, columns, uses_left = (
+        # Image rows left: in all; above those that are read, then (`line_in_memory`) of those.
+        self._lines, self._part, self._channels = (
+            Countdown(isa.SIZE_BITS, n) for n in ("lines", "part", "channels")
+        )
+        self._kernel_rows, self._columns, self._uses_left = (
             Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
-        # y = line_row*stride_h + line_rest, and y - i*dilation_h = row*stride_h + rest of kernel row i.
-        line_row, line_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)
-        row, rest = Signal(signed(ROW_BITS)), Signal(isa.KERNEL_BITS)
-        # Both less `out_rows`: whether a row is below that takes no comparison, for much follows from it.
-        line_below, below = (Signal(signed(ROW_BITS + 1), name=n) for n in ("line_below", "below"))
-        uses = Signal(isa.KERNEL_BITS)  # with the present step
+        self._above, self._final = Signal(name="above"), Signal(name="final")  # last channel of the last row
         m.d.comb += [
-            divider.step.eq(self.dividing & self.advance),
-            divider.first.eq(self.number == 0),
-            divider.dividend.eq(shape.dilation_h),
-            divider.divisor.eq(shape.stride_h),
-            self.quotient_bit.eq(divider.bit),
             self.active.eq(self.preparing | self.scanning | self.placing),
             self.dividing.eq(self.preparing & (self.number < DIVIDE_STEPS)),
-            self.found.eq(self.scanning & (rest == 0) & ~row[-1] & below[-1]),
-            uses.eq(self.uses + self.found),
-            self.borrow.eq(rest < divider.remainder),
-            self.next_output_row.eq(line_rest + 1 == shape.stride_h),
-            self.at_first_read.eq(self.beat == self.first_read[shift:]),
-            self.at_last_read.eq(self.beat == self.last_read[shift:]),
-            self.reads.eq(
-                self.line_in_memory
-                & (self.beat >= self.first_read[shift:])
-                & (self.beat <= self.last_read[shift:])
-            ),
-            self.first_of_row.eq(self.first_of_beat & (self.beat == 0)),
-            self.end_of_columns.eq(self.placing & columns.one),
-            self.end_of_beat.eq(self.end_of_columns & uses_left.one),
-            self.end_of_row.eq(self.end_of_beat & self.at_last_used),
         ]
-        scanned = self.scanning & kernel_rows.one
-        useless = scanned & ~self.uses.any() & ~self.found
-        m.d.comb += [
-            self.end_of_line.eq((self.end_of_row & channels.one) | useless),
-            self.last.eq((self.end_of_row & final) | (useless & lines.one)),
-        ]
-
-        begin_row = [self.beat.eq(0), self.at_last_used.eq(~self.last_used[shift:].any())]
-
-        def begin_line(first_row: Value, first_below: Value, first_rest: Value, last_line: Value) -> None:
-            """Begin to look for the kernel rows that use an image row."""
-            m.d.sync += [
-                self.scanning.eq(1),
-                self.placing.eq(0),
-                row.eq(first_row),
-                below.eq(first_below),
-                rest.eq(first_rest),
-                *kernel_rows.load(shape.kernel_h),
-                self.uses.eq(0),
-                *channels.load(self.outer),
-                final.eq(last_line & (self.outer == 1)),
-                *begin_row,
-            ]
-
+        self._find_rows(m)
+        self._find_beats(m)
         with m.If(self.advance):
-            with m.If(self.preparing):
-                m.d.sync += self.number.eq(self.number + 1)
-                with m.Switch(self.number):
-                    with m.Case(0):
-                        m.d.sync += [
-                            *lines.load(shape.height),
-                            *part.load(shape.top),
-                            above.eq(shape.top.any()),
-                            self.line_in_memory.eq(0),
-                            self.first_read.eq(shape.left + self.align),
-                            self.last_used.eq(shape.width + self.align - 1),
-                            line_row.eq(0),
-                            line_below.eq(-shape.out_rows),
-                            line_rest.eq(0),
-                        ]
-                    with m.Case(1):
-                        m.d.sync += self.last_read.eq(self.first_read + self.inner - 1)
-                        with m.If(~above):
-                            m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
-                    with m.Case(self._setup - 1):
-                        m.d.sync += self.preparing.eq(0)
-                        begin_line(line_row, line_below, line_rest, lines.one)
-            with m.If(self.scanning):
-                m.d.sync += [
-                    rest.eq(rest - divider.remainder + Mux(self.borrow, shape.stride_h, 0)),
-                    row.eq(row - divider.quotient - self.borrow),
-                    below.eq(below - divider.quotient - self.borrow),
-                    *kernel_rows.step(),
-                    self.uses.eq(uses),
-                    *uses_left.load(uses, Mux(self.found, self.uses == 0, self.uses == 1)),
-                    *columns.load(shape.kernel_w),
-                ]
-                with m.If(scanned):
-                    m.d.sync += [self.scanning.eq(0), self.placing.eq(1), self.first_of_beat.eq(1)]
-            with m.If(self.placing):
-                m.d.sync += [*columns.step(), self.first_of_beat.eq(self.end_of_beat)]
-                with m.If(self.end_of_columns):
-                    m.d.sync += [*columns.load(shape.kernel_w), *uses_left.step()]
-                with m.If(self.end_of_beat):
-                    m.d.sync += [*uses_left.load(self.uses), self.beat.eq(self.beat + 1)]
-                    m.d.sync += self.at_last_used.eq(self.beat + 1 == self.last_used[shift:])
-                with m.If(self.end_of_row):
-                    m.d.sync += [*begin_row, *channels.step()]
-                    m.d.sync += final.eq(lines.one & (channels.left == 2))
-            with m.If(self.end_of_line):
-                next_row = (line_row + self.next_output_row)[: isa.SIZE_BITS]
-                next_below = line_below + self.next_output_row
-                next_rest = Mux(self.next_output_row, 0, line_rest + 1)[: isa.KERNEL_BITS]
-                m.d.sync += [
-                    *lines.step(),
-                    line_row.eq(next_row),
-                    line_below.eq(next_below),
-                    line_rest.eq(next_rest),
-                    self.first_of_beat.eq(0),
-                ]
-                m.d.sync += part.step()
-                with m.If(part.one):
-                    m.d.sync += [above.eq(0), self.line_in_memory.eq(above & shape.rows.any())]
-                    with m.If(above):
-                        m.d.sync += part.load(shape.rows)
-                begin_line(next_row, next_below, next_rest, lines.left == 2)
-                with m.If(self.last):
-                    m.d.sync += self.scanning.eq(0)
+            self._step(m)
         with m.If(~self.preparing):
             m.d.sync += self.number.eq(0)
         with m.If(self.start):
             m.d.sync += self.preparing.eq(1)
         return m
+
+    def _step(self, m: Module) -> None:
+        """What a step of each kind changes of the loops; the order decides where several happen at once."""
+        shape, lines, part, channels = self.shape, self._lines, self._part, self._channels
+        with m.If(self.preparing):
+            m.d.sync += self.number.eq(self.number + 1)
+            with m.If(self.number == 0):
+                m.d.sync += [*lines.load(shape.height), *part.load(shape.top)]
+                m.d.sync += [self._above.eq(shape.top.any()), self.line_in_memory.eq(0)]
+            with m.If((self.number == 1) & ~self._above):
+                m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
+            with m.If(self.number == self._setup - 1):
+                m.d.sync += self.preparing.eq(0)
+        with m.If(self.scanning):
+            found = Mux(self.found, self.uses == 0, self.uses == 1)
+            m.d.sync += [
+                *self._kernel_rows.step(),
+                self.uses.eq(self.uses + self.found),
+                *self._uses_left.load(self.uses + self.found, found),
+                *self._columns.load(shape.kernel_w),
+            ]
+            with m.If(self._kernel_rows.one):
+                m.d.sync += [self.scanning.eq(0), self.placing.eq(1), self.first_of_beat.eq(1)]
+        with m.If(self.placing):
+            m.d.sync += [*self._columns.step(), self.first_of_beat.eq(self.end_of_beat)]
+            with m.If(self.end_of_columns):
+                m.d.sync += [*self._columns.load(shape.kernel_w), *self._uses_left.step()]
+            with m.If(self.end_of_beat):
+                m.d.sync += self._uses_left.load(self.uses)
+            with m.If(self.end_of_row):
+                m.d.sync += [*channels.step(), self._final.eq(lines.one & (channels.left == 2))]
+        with m.If(self.end_of_line):
+            m.d.sync += [*lines.step(), *part.step(), self.first_of_beat.eq(0)]
+            with m.If(part.one):
+                m.d.sync += [self._above.eq(0), self.line_in_memory.eq(self._above & shape.rows.any())]
+                with m.If(self._above):
+                    m.d.sync += part.load(shape.rows)
+        with m.If(self.begins_line):
+            last_line = Mux(self.preparing, lines.one, lines.left == 2)
+            m.d.sync += [
+                self.scanning.eq(~self.last),
+                self.placing.eq(0),
+                *self._kernel_rows.load(shape.kernel_h),
+                self.uses.eq(0),
+                *channels.load(self.outer),
+                self._final.eq(last_line & (self.outer == 1)),
+            ]
+
+    def _find_rows(self, m: Module) -> None:
+        """Which kernel rows use the image row y: y - i*dilation_h = row*stride_h + rest of kernel row i."""
+        shape = self.shape
+        m.submodules.divider = divider = Divider(isa.KERNEL_BITS)
+        line_row, line_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)  # of kernel row 0
+        row, rest = Signal(signed(ROW_BITS)), Signal(isa.KERNEL_BITS)
+        less = Signal(signed(isa.KERNEL_BITS + 1))
+        next_row, next_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)
+        useless = self.scanning & self._kernel_rows.one & ~self.uses.any() & ~self.found
+        m.d.comb += [
+            divider.step.eq(self.dividing & self.advance),
+            divider.number.eq(self.number),
+            divider.dividend.eq(shape.dilation_h),
+            divider.divisor.eq(shape.stride_h),
+            self.quotient_bit.eq(divider.bit),
+            self.found.eq(self.scanning & (rest == 0) & ~row[-1] & (row[:-1] < shape.out_rows)),
+            less.eq(rest - divider.remainder),
+            self.borrow.eq(less[-1]),
+            self.next_output_row.eq(line_rest + 1 == shape.stride_h),
+            self.end_of_line.eq((self.end_of_row & self._channels.one) | useless),
+            self.last.eq((self.end_of_row & self._final) | (useless & self._lines.one)),
+            self.begins_line.eq(self.end_of_line | (self.preparing & (self.number == self._setup - 1))),
+            next_row.eq(Mux(self.preparing, 0, line_row + self.next_output_row)),
+            next_rest.eq(Mux(self.preparing | self.next_output_row, 0, line_rest + 1)),
+        ]
+        with m.If(self.advance & self.scanning):
+            m.d.sync += [
+                rest.eq(less + Mux(self.borrow, shape.stride_h, 0)),
+                row.eq(difference(row, divider.quotient, self.borrow)),
+            ]
+        with m.If(self.advance & self.begins_line):
+            m.d.sync += [line_row.eq(next_row), line_rest.eq(next_rest), row.eq(next_row), rest.eq(next_rest)]
+
+    def _find_beats(self, m: Module) -> None:
+        """Where the beat lies in the image row."""
+        shift, align = log2(self._width), Signal(signed(log2(self._width) + 1))
+        first, last, used = (n[shift:] for n in (self.first_read, self.last_read, self.last_used))
+        following, within = Signal(len(self.beat)), Signal()
+        m.d.comb += [
+            align.eq(self.align - 1),
+            following.eq(self.beat + 1),
+            self.reads.eq(self.line_in_memory & within),
+            self.first_of_row.eq(self.first_of_beat & (self.beat == 0)),
+            self.end_of_columns.eq(self.placing & self._columns.one),
+            self.end_of_beat.eq(self.end_of_columns & self._uses_left.one),
+            self.end_of_row.eq(self.end_of_beat & self.at_last_used),
+        ]
+        with m.If(self.advance & self.preparing):
+            m.d.sync += [
+                self.first_read.eq(self.shape.left + self.align),
+                self.last_read.eq(self.first_read + self.span),
+                self.last_used.eq(self.shape.width + align),
+            ]
+        with m.If(self.advance & self.end_of_beat):
+            m.d.sync += [
+                self.beat.eq(following),
+                self.at_first_read.eq(following == first),
+                self.at_last_read.eq(following == last),
+                self.at_last_used.eq(following == used),
+                within.eq((following == first) | (within & ~self.at_last_read)),
+            ]
+        with m.If(self.advance & (self.begins_line | self.end_of_row)):
+            m.d.sync += [
+                self.beat.eq(0),
+                self.at_first_read.eq(first == 0),
+                self.at_last_read.eq(last == 0),
+                self.at_last_used.eq(used == 0),
+                within.eq(first == 0),
+            ]

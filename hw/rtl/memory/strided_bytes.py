@@ -12,7 +12,8 @@ from hw.rtl.bits import log2
 class StridedBytes(Component):
     """Byte c of the result is byte `skip + c*stride` of the beat; where there is none, `chosen_valid` is 0.
 
-    `skip` must be less than `stride`. `valid` bits of the beat come along. With stride 1 nothing is moved.
+    `skip` must be less than `stride`, and may be cut to the bytes of the beat. `valid` bits of the beat come
+    along. With stride 1 nothing is moved.
 
     **Timing.** Combinational: a shifter, then a choice among the strides.
     """
@@ -23,7 +24,7 @@ class StridedBytes(Component):
             {
                 "data": In(8 * width),
                 "valid": In(width),
-                "skip": In(isa.KERNEL_BITS),
+                "skip": In(log2(width) + 1),
                 "stride": In(isa.KERNEL_BITS),
                 "chosen": Out(8 * width),
                 "chosen_valid": Out(width),

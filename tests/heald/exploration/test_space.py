@@ -108,7 +108,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\nrows = [4, 5]", "[parameters] rows: must be a power of two from 2 to 64, not 5"),
         ("[parameters]\nrows = ['4']", "must be a power of two from 2 to 64, not '4'"),
         ("[parameters]\nrows = [true, 4]", "not True"),
-        ("[parameters]\nload_a_latency = [0]", "must be a whole number from 1 to 1000, not 0"),
+        ("[parameters]\nload_a_latency = [0]", "must be a whole number from 1 to 500, not 0"),
         ("[parameters]\nrows = [4, 4]", "[parameters] rows: 4 is there twice"),
         ("[parameters]\nrows = []", "[parameters] rows: the list is empty"),
         ("[parameters]", "the space is empty: at least one list or range is needed"),
@@ -202,15 +202,15 @@ warps = [2, 6]
     )
 
 
-def test_a_space_of_trillions_is_decided(space: Write) -> None:
+def test_a_space_of_billions_is_decided(space: Write) -> None:
     ports = "\n".join(
-        f"{p}_latency = {{ from = 1, to = 1000 }}" for p in ("load_a", "load_b", "load_c", "store")
+        f"{p}_latency = {{ from = 1, to = 500 }}" for p in ("load_a", "load_b", "load_c", "store")
     )
     total = " + ".join(f"{p}_latency" for p in ("load_a", "load_b", "load_c", "store"))
     text = f'constraints = ["{total} {{}}"]\n[parameters]\n'
-    assert read(space(text.format(">= 3999") + ports)).feasible.size == 5
-    with pytest.raises(InputError, match=r"none of the 1,000,000,000,000 combinations"):
-        read(space(text.format("> 4000") + ports))
+    assert read(space(text.format(">= 1999") + ports)).feasible.size == 5
+    with pytest.raises(InputError, match=r"none of the 62,500,000,000 combinations"):
+        read(space(text.format("> 2000") + ports))
 
 
 _PARTS = ["a", "b", "c", "2", "5", "9"]

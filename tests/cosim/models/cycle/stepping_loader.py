@@ -33,12 +33,14 @@ class Step:
     """A beat, or a step of load_b_conv: whether it asks memory for a word, ends its operation, must fail.
 
     What is requested fails with `cause`; `outside` says that what is written does not lie in the buffer.
+    `entered` is the cycle in which it enters the request register, or passes by.
     """
 
     memory: bool = False
     last: bool = False
     cause: Cause | None = None
     outside: bool = False
+    entered: int = -1
 
 
 class Base:
@@ -172,7 +174,9 @@ class SlowLoader(Base):
             steps = self.make_patches(op) if op.name == "load_b_conv" else self.make(op)
             steps[-1].last = True
             self.todo.extend((op, step) for step in steps)
-            self.writes.extend((op, step) for step in steps)
+            # Steps of the setup are not written.
+            written = steps[TIMING.conv_setup :] if op.name == "load_b_conv" else steps
+            self.writes.extend((op, step) for step in written)
 
     def request(self, t: int) -> None:
         """Present what the register holds, then let the next beat or step in if there is room."""
@@ -187,6 +191,7 @@ class SlowLoader(Base):
                 self.stall_memory += 1
         if self.register is None and self.todo and self.todo[0][0].start < t:
             op, step = self.todo.popleft()
+            step.entered = t
             patches = op.name == "load_b_conv"
             self.busy += patches
             self.stepped = t if patches else self.stepped
@@ -206,7 +211,7 @@ class SlowLoader(Base):
             if not self.answers or self.answers[0] != t:
                 return
             self.answers.popleft()
-        elif op.name == "load_b_conv" and t < op.start + 2:
+        elif not 0 <= step.entered <= t - 2:
             return
         self.writes.popleft()
         if step.outside:

@@ -86,14 +86,16 @@ def test_memory_that_is_slow_delays_the_steps() -> None:
 
 
 def test_padding_is_written_without_memory() -> None:
-    # Written from two cycles after taking on, a step per cycle.
-    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 2 + 39 + 3]
+    # Written from three cycles after taking on, a step per cycle.
+    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 3 + 39 + 3]
 
 
 def test_padding_is_written_behind_what_is_under_way() -> None:
-    # The answer to the first is written in TAKEN + 19; the second is taken in TAKEN + 13.
-    outcome = run(program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4"))
-    assert completions(outcome) == [TAKEN + 22, TAKEN + 19 + 12 + 3]
+    # The second is taken in TAKEN + 13, with two steps behind its setup. The first is written in TAKEN + 19.
+    lines = program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4")
+    assert completions(run(lines)) == [TAKEN + 22, TAKEN + 13 + 1 + 11 + 2 + 3]
+    outcome = run(lines, memory={"latency": {"load_b": 100}})
+    assert completions(outcome) == [TAKEN + 22 + 94, TAKEN + 19 + 94 + 2 + 3]
 
 
 @pytest.mark.parametrize(
