@@ -214,15 +214,13 @@ def grid_sizes(fabric: Fabric | None) -> dict[str, int]:
 
 
 def _check_number(name: str, value: Any, place: str) -> None:
-    limits = FIELDS[name].metadata
-    if isinstance(FIELDS[name].default, bool):
-        if not isinstance(value, bool):
-            raise InputError(f"{place}: must be true or false, not {value!r}")
-        return
+    limits, switch = FIELDS[name].metadata, isinstance(FIELDS[name].default, bool)
     kind = "a power of two" if limits["power_of_two"] else "a whole number"
-    good = isinstance(value, int) and not isinstance(value, bool) and limits["low"] <= value <= limits["high"]
+    needed = "true or false" if switch else f"{kind} from {limits['low']} to {limits['high']}"
+    good = isinstance(value, int) and isinstance(value, bool) == switch
+    good = good and limits["low"] <= value <= limits["high"]
     if not good or (limits["power_of_two"] and value & (value - 1)):
-        raise InputError(f"{place}: must be {kind} from {limits['low']} to {limits['high']}, not {value!r}")
+        raise InputError(f"{place}: must be {needed}, not {value!r}")
 
 
 def _range(name: str, given: Mapping[str, Any], place: str) -> list[int]:

@@ -109,6 +109,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\nrows = ['4']", "must be a power of two from 2 to 64, not '4'"),
         ("[parameters]\nrows = [true, 4]", "not True"),
         ("[parameters]\nload_a_latency = [0]", "must be a whole number from 1 to 500, not 0"),
+        ("[parameters]\nconvolutions = [1]", "must be true or false, not 1"),
         ("[parameters]\nrows = [4, 4]", "[parameters] rows: 4 is there twice"),
         ("[parameters]\nrows = []", "[parameters] rows: the list is empty"),
         ("[parameters]", "the space is empty: at least one list or range is needed"),
@@ -200,6 +201,12 @@ warps = [2, 6]
         "'rows > 8' and 'rows < cols' contradict each other: none of the 9 combinations of rows, cols"
         in str(error.value)
     )
+
+
+def test_a_switch_is_a_parameter(space: Write) -> None:
+    found = read(space("[parameters]\nconvolutions = [true, false]"))
+    assert found.feasible.size == 2
+    assert {found.machine(point).convolutions for point in found.feasible} == {True, False}
 
 
 def test_a_space_of_billions_is_decided(space: Write) -> None:
