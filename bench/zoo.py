@@ -1,11 +1,11 @@
 """Models that others made, quantised as users do: what runs where, cycles, agreement with onnxruntime.
 
-    python -m bench.zoo [MODEL ...] [--form FORM ...] [--hw PRESET] [--rtl] [--json FILE]
+    python -m bench.zoo [MODEL ...] [--form FORM ...] [--hw PRESET] [--read] [--rtl] [--json FILE]
 
 Each row is a process of its own. Results are those of the network's reference, which every run on the RTL is
-compared with bit for bit; `--rtl` runs the models there too. Exit code 1: a tensor differs from onnxruntime's
-by more than docs/network.md explains, a run differs, or fewer than ten architectures have 95 % of their
-multiply-accumulates on the machine.
+compared with bit for bit; `--rtl` runs the models there too, `--read` does not compile them. Exit code 1:
+a tensor differs from onnxruntime's by more than docs/network.md explains, a run differs, or fewer than ten
+architectures have 95 % of their multiply-accumulates on the machine.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from rich.console import Console
 from rich.table import Table
 
 import heald as hd
-from bench.zoo_models import ENTRIES, FIXED, FORMS, Entry, prepared, quantised
+from bench.zoo_models import ENTRIES, FIXED, FORMS, Entry, Inputs, prepared, quantised
 from cosim.session.onnxruntime_comparison import compare_model
+from heald.sources import OnnxSource
 from hw.errors import InputError
 from sw.graph import reference
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
 
 #: Share of the multiply-accumulates that must be on the machine, and for how many architectures.
 LEAST_SHARE, LEAST_MODELS = 0.95, 10
@@ -69,6 +72,31 @@ def share_on_machine(counts: Mapping[str, int], names: set[str]) -> float:
     return sum(n for name, n in counts.items() if name in whole) / (sum(counts.values()) or 1)
 
 
+def read(entry: Entry, form: str) -> dict[str, Any]:
+    """What there is to say of one model in one form without compiling it."""
+    counts, model = multiply_accumulates(prepared(entry)), quantised(entry, form)
+    begin = time.process_time()
+    source = OnnxSource(entry.name, model, allow_host=True)
+    network = source.network()
+    machine = [o for o in network.operators if not isinstance(o, HostOperator)]
+    hosted = [o for o in network.operators if isinstance(o, HostOperator) and not o.edge]
+    said = {"model": entry.name, "form": form, "macs": sum(counts.values()), "on_machine": len(machine)}
+    said["share"] = share_on_machine(counts, {n for o in machine for n in o.nodes})
+    said["on_host"] = dict(Counter(o.op for o in hosted))
+    said["compile_seconds"] = round(time.process_time() - begin, 1)
+    inputs = {n: v for n, v in entry.samples(entry, 0).items() if n in network.inputs}
+    return {**said, **agreement(model, source, network, inputs)}
+
+
+def agreement(model: onnx.ModelProto, source: OnnxSource, network: Network, inputs: Inputs) -> dict[str, Any]:
+    """How the reference of a model's graph compares with onnxruntime."""
+    arrays = reference.run(network, inputs, everything=True)
+    compared = compare_model(model, source.network(fuse=False), inputs, arrays)
+    cosine = min((t.cosine for t in compared.tensors if t.name in network.outputs), default=1.0)
+    said = {"agrees": compared.ok, "agreement": compared.summary, "tensors": len(compared.tensors)}
+    return {**said, "cosine": cosine}
+
+
 def row(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
     """What there is to say of one model in one form."""
     counts = multiply_accumulates(prepared(entry))
@@ -95,20 +123,17 @@ def row(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
     config = compiled.machine.config
     done = sum(o.macs for o in predicted.operators)
     said["utilization"] = done / (predicted.cycles * config.rows * config.cols) if predicted.cycles else 0.0
-    arrays = reference.run(network, inputs, everything=True)
-    compared = compare_model(model, compiled.source.network(fuse=False), inputs, arrays)
-    said |= {"agrees": compared.ok, "agreement": compared.summary, "tensors": len(compared.tensors)}
-    said["cosine"] = min((t.cosine for t in compared.tensors if t.name in network.outputs), default=1.0)
+    said |= agreement(model, compiled.source, network, inputs)
     if rtl:
         run = compiled.run(inputs)
         said |= {"correct": run.correct, "rtl_cycles": run.cycles}
     return said
 
 
-def isolated(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
+def isolated(entry: Entry, form: str, hw: str, *options: str) -> dict[str, Any]:
     """A row made by a process that may fail, hang or grow without ending the others."""
     command = [sys.executable, "-m", "bench.zoo", entry.name, "--form", form, "--hw", hw, "--one"]
-    command += ["--rtl"] * rtl
+    command += options
     said = {"model": entry.name, "form": form}
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -127,14 +152,19 @@ def cells(found: Mapping[str, Any]) -> list[str]:
         return [found["model"], found["form"], *[""] * 7, found["missing"]]
     hosted = ", ".join(f"{op} {n}" for op, n in sorted(found["on_host"].items(), key=lambda pair: -pair[1]))
     agrees = {True: "yes", False: "NO: " + found["agreement"]}[found["agrees"]]
+    compiled = [str(found["on_machine"]), "", "", ""]
+    if "cycles" in found:
+        compiled = [
+            f"{found['on_machine']} in {found['programs']}",
+            f"{found['cycles']:,}",
+            f"{100 * found['utilization']:.0f} %",
+            f"{found['memory_bytes'] / 1e6:.1f}",
+        ]
     return [
         found["model"],
         found["form"],
         f"{100 * found['share']:.1f} %",
-        f"{found['on_machine']} in {found['programs']}",
-        f"{found['cycles']:,}",
-        f"{100 * found['utilization']:.0f} %",
-        f"{found['memory_bytes'] / 1e6:.1f}",
+        *compiled,
         f"{found['compile_seconds']:.0f}",
         f"{agrees} ({found['cosine']:.4f})",
         hosted or "nothing",
@@ -164,6 +194,7 @@ def main() -> int:
     parser.add_argument("--form", action="append", choices=(*FORMS, FIXED))
     parser.add_argument("--hw", default="default")
     parser.add_argument("--rtl", action="store_true", help="run on the RTL as well")
+    parser.add_argument("--read", action="store_true", help="read and compare only, without compiling")
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -171,17 +202,21 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown models: {', '.join(sorted(unknown))}")
     entries = [e for e in ENTRIES if not given.models or e.name in given.models]
+    if given.read and FIXED in (given.form or ()):
+        parser.error(f"{FIXED} is chosen by the compiler, which --read leaves out")
     if given.one:
         resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
         warnings.simplefilter("ignore")
-        print(json.dumps(row(entries[0], given.form[0], given.hw, given.rtl), default=float))
+        form = given.form[0]
+        found = read(entries[0], form) if given.read else row(entries[0], form, given.hw, given.rtl)
+        print(json.dumps(found, default=float))
         return 0
     table = Table("model", "form", "MACs there", "operators", "cycles", "array", "MB", "CPU s", "agrees")
     table.add_column("on the host, or missing")
-    rows = []
+    rows, options = [], [*["--read"] * given.read, *["--rtl"] * given.rtl]
     for entry in entries:
         for form in given.form or FORMS:
-            rows.append(isolated(entry, form, given.hw, given.rtl))
+            rows.append(isolated(entry, form, given.hw, *options))
             table.add_row(*cells(rows[-1]))
             print(" | ".join(cells(rows[-1])), file=sys.stderr, flush=True)
             if given.json:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from bench.zoo import multiply_accumulates, share_on_machine, verdict
+from bench.zoo import cells, multiply_accumulates, share_on_machine, verdict
 
 
 def model() -> onnx.ModelProto:
@@ -57,3 +57,11 @@ def row(name: str, share: float = 1.0, agrees: bool = True, **more: Any) -> dict
 )
 def test_the_table_is_right_where_models_run_and_agree(rows: list[dict[str, Any]], good: bool) -> None:
     assert verdict(rows)[1] is good
+
+
+def test_rows_that_were_only_read_have_no_cycles() -> None:
+    found: dict[str, Any] = {"model": "m", "form": "qdq", "share": 0.5, "on_machine": 3}
+    found |= {"on_host": {"LSTM": 2}, "compile_seconds": 1.4, "agrees": True, "agreement": "", "cosine": 1.0}
+    assert cells(found) == ["m", "qdq", "50.0 %", "3", "", "", "", "1", "yes (1.0000)", "LSTM 2"]
+    found |= {"programs": 2, "cycles": 1234, "utilization": 0.25, "memory_bytes": 2e6}
+    assert cells(found)[3:7] == ["3 in 2", "1,234", "25 %", "2.0"]
