@@ -217,14 +217,14 @@ def many(count: int, machine: MachineConfig) -> tuple[tuple[int, int, bool, bool
 
 
 def test_neighbours_share_windows_where_the_machine_has_too_few() -> None:
-    step = 8192
-    assert many(4, TEST) == tuple((4096 + step * n, 4096 + step * n + 7, n < 2, n >= 2) for n in range(4))
+    step, machine = 8192, TEST.replace(windows=4)
+    assert many(4, machine) == tuple((4096 + step * n, 4096 + step * n + 7, n < 2, n >= 2) for n in range(4))
     last = 4096 + 5 * step + 7
-    windows = many(6, TEST)
-    assert len(windows) == TEST.windows
+    windows = many(6, machine)
+    assert len(windows) == machine.windows
     assert {w[2:] for w in windows} == {(True, False), (False, True)}
-    assert many(6, TEST.replace(windows=2))[1][1] == last
-    assert many(6, TEST.replace(windows=1)) == ((4096, last, True, True),)
+    assert many(6, machine.replace(windows=2))[1][1] == last
+    assert many(6, machine.replace(windows=1)) == ((4096, last, True, True),)
 
 
 LOAD = "load(memory=A[0:4, 0:12], target="
