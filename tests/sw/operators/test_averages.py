@@ -131,7 +131,7 @@ def test_numbers_between_dequantisation_and_average_scale_it(op: str) -> None:
         if kept:
             assert np.array_equal(*reference(import_model(made), {"x": x}).values(), executed(made, x))
         else:
-            with pytest.raises(InputError, match="its input .* must come from DequantizeLinear"):
+            with pytest.raises(InputError, match=r"its input .* must come from DequantizeLinear"):
                 import_model(made)
 
 
