@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,7 +68,8 @@ class OnnxSource:
         from sw.frontend.network import read, refusals
 
         with self.named():
-            return refusals(read(self.proto, allow_host=False, place=self.title, hosted={}))
+            found = refusals(read(self.proto, allow_host=False, place=self.title, hosted={}))
+        return tuple(replace(r, reason=self._sized(r.reason)) for r in found)
 
     def read(self, inputs: Arrays | None, seed: int) -> tuple[OnnxSource, Network, Arrays]:
         """The graph, and where it needs values of inputs, its source with these constants, and the values."""
@@ -99,11 +101,14 @@ class OnnxSource:
         try:
             yield
         except InputError as error:
-            text = str(error)
-            if self.dims and "match" in text:
-                given = " ".join(f"--dim {name}={size}" for name, size in self.dims.items())
-                text += f"; the model may need other sizes than {given}"
+            text = self._sized(str(error))
             raise InputError(text if text.startswith(self.title) else f"{self.title}: {text}") from None
+
+    def _sized(self, text: str) -> str:
+        """A message with the sizes that may be its cause."""
+        given = " ".join(f"--dim {name}={size}" for name, size in self.dims.items())
+        wrong = given and re.search(r"\bmatch|cannot be an array|the kernel covers", text)
+        return f"{text}; the model may need other sizes than {given}" if wrong else text
 
     def files(self) -> dict[str, bytes]:
         """The model in one file, external data inside; raises `InputError` for too much."""
@@ -144,7 +149,12 @@ def onnx_source(
         title, proto = source.graph.name or "model", source
     proto = with_sizes(proto, dims or {}, title)
     proto = with_dynamic(proto, title) if dynamic else proto
-    return OnnxSource(title, with_fixed_point(proto) if fixed_point else proto, allow_host, dims=dims or {})
+    return OnnxSource(
+        title,
+        with_fixed_point(proto) if fixed_point else proto,
+        allow_host,
+        dims=dims or getattr(source, "dims", {}),
+    )
 
 
 def read_source(source: Any, **options: Any) -> GraphSource | Program:

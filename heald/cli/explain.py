@@ -71,12 +71,12 @@ def command(
 
 def _print(refusals: Sequence[Refusal], too_much: Mapping[str, str], to_do: str, refused: bool) -> None:
     """What is refused or left to the host, with what would change it, and how much that is."""
-    entries = [(f"{r} (follows from another one)" if r.follows else str(r), r.remedy) for r in refusals]
+    entries = [(f"{r} (another one may be the cause)" if r.follows else str(r), r.remedy) for r in refusals]
     entries += [(why if name in why else f"{name}: {why}", to_do) for name, why in too_much.items()]
     for text, remedy in entries:
         click.echo(f"{text}\n    {remedy}" if remedy else text)
     follow, verb = sum(r.follows for r in refusals), "refused" if refused else "left to the host"
-    others = f", {follow} of them follow from others" if follow else ""
+    others = f", {follow} of them perhaps only because of others" if follow else ""
     machine_ = f", {len(too_much)} of them by this machine" if too_much and refusals else ""
     click.echo(f"{len(entries)} {verb}{others}{machine_}" if entries else "nothing is refused")
 

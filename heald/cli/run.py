@@ -97,7 +97,9 @@ class _Run:
                     raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
         device = self.options["device"] is not None
         if device and not self.options["device"].startswith(("uart:", "mmio:")):
-            raise InputError(f"--device must be uart:... or mmio:..., not {self.options['device']!r}")
+            raise InputError(
+                f"--device must be uart:PORT[@BAUD] or mmio:CSR,MEMORY, not {self.options['device']!r}"
+            )
         if device and self.kind in ("--matmul", "a tile program"):
             raise InputError(f"--device goes with a model or a compiled one, not with {self.title}")
         for kind in (self.kind, "--device") if device else (self.kind,):

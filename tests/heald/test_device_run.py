@@ -118,4 +118,4 @@ def test_the_command_tells_what_the_device_gave(
     assert ended.code == 1
     assert "product0: 35 of 35 elements differ" in ended.out
     assert "--trace goes with a simulation, not with --device" in heald(*run, "--trace", "t.json").err
-    assert "--device must be uart:... or mmio:..." in heald(*run[:-1], "board").err
+    assert "--device must be uart:PORT[@BAUD] or mmio:CSR,MEMORY, not" in heald(*run[:-1], "board").err

@@ -20,6 +20,7 @@ from cosim.session.network import compile_model, draw_inputs
 from cosim.settings import MemorySettings
 from heald.model_run import ModelRun, run_model
 from heald.report.table import print_report
+from heald.testing.models import Builder
 from hw.config import load
 from sw.frontend.network import import_model
 from sw.graph.reference import run
@@ -100,6 +101,18 @@ def test_models_that_cannot_run_are_told_in_one_line(
     assert message in ended.err
     assert ended.err.startswith(f"heald: {path}: ")
     assert ended.err.count("\n") == 1
+
+
+def test_sizes_that_do_not_fit_the_model_are_named_with_the_mistake(heald: Any, tmp_path: Path) -> None:
+    b = Builder()
+    made = b.model(b.op("Reshape", b.input((4, 8)), b.constant([2, 16], np.int64)))
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    made.graph.output[0].type.tensor_type.shape.dim[0].Clear()
+    path, sizes = save(tmp_path, made), "24 elements cannot be an array of shape [2, 16]"
+    told = f"node n0 (Reshape): {sizes}; the model may need other sizes than --dim batch=3"
+    assert heald("explain", path, "--dim", "batch=3").out.startswith(f"{told}\n")
+    assert "may need other sizes than --dim batch=3" in heald("run", path, *RUN, "--dim", "batch=3").err
+    assert heald("explain", path, "--dim", "batch=4").code == 0
 
 
 def test_files_of_a_run_are_checked_before_it(heald: Any, tmp_path: Path) -> None:
