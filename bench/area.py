@@ -154,7 +154,8 @@ def fit(family: str, console: Console, most: int, workers: int, only: Sequence[s
     """
     nothing = hw.area.model.Model({}, dict.fromkeys(RESOURCES, 1.0), {})
     kept = hw.area.model.load(family) if hw.area.model.is_fitted(family) else nothing
-    candidates = machines(1, 400)
+    # And fabrics whose kinds lack operations.
+    candidates = [*machines(1, 400), *(load("tiny", {"cgra": name}) for name in ("small3x3", "shared4x4"))]
     kinds = sorted({p.kind for c in candidates for p in parts(c)})
     if unknown := set(only) - set(kinds):
         raise click.UsageError(f"--kind must be one of {', '.join(kinds)}, not {unknown.pop()}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hw import csr, isa
 from hw.config import ENGINES, BufferShape, MachineConfig
-from hw.fabric import Fabric, Unit, layout
+from hw.fabric import OPERATIONS, Fabric, Unit, layout
 from hw.rtl.bits import log2
 from hw.rtl.memory.load_steps import STEPS, forms_patches, loader_target, step_layout
 
@@ -205,11 +205,15 @@ def _grid_ports(c: MachineConfig) -> dict[str, float]:
 
 def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
     kind, shape = grid.kinds[pe], layout(grid, pe)
-    operands = sum(len(shape.sources[name]) - 1 for name in ("a", "b", "c"))
+    executed = [o for o in OPERATIONS.values() if kind.units and o.unit in kind.units and kind.executes(o)]
+    muxes = "abc"[: max((o.operands for o in executed if not o.opaque), default=0)]
+    operands = sum(len(shape.sources[name]) - 1 for name in muxes)
     others = sum(len(s) - 2 for name, s in shape.sources.items() if name.startswith(("out", "write")))
     return {
         "one": 1,
         "alu": Unit.ALU in kind.units,
+        "shifter": any(o.name in ("shl", "shr", "shr_logical") for o in executed),
+        "zeros": any(o.name == "clz" for o in executed),
         "multiplier": Unit.MULTIPLIER in kind.units,
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,

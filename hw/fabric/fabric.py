@@ -10,20 +10,27 @@ from functools import cached_property
 from typing import Any
 
 from hw.errors import InputError
-from hw.fabric.operations import PEOperation, Unit
+from hw.fabric.operations import OPERATIONS, PEOperation, Unit
 
 #: Largest edge of a grid.
 MOST = 64
+#: What a kind lacks that has no mux for predicates.
+PREDICATE = "predicate"
 
 
 @dataclass(frozen=True)
 class PEKind:
-    """A kind of processing element: its units, entries of its register file, words of its table memory."""
+    """A kind of processing element: its units, entries of its register file, words of its table memory.
+
+    `without` names operations that its ALU or multiplier lacks; `predicate` among them: it executes none that
+    depends on a predicate.
+    """
 
     name: str
     units: frozenset[Unit]
     registers: int = 4
     table_words: int = 0
+    without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         place = f"kind {self.name!r}"
@@ -36,14 +43,27 @@ class PEKind:
             )
         if not 0 <= self.table_words <= 1 << 14:
             raise InputError(f"{place}: table_words must be 0 to 16384, not {self.table_words}")
+        known = {o.name for o in OPERATIONS.values() if o.unit in self.units & {Unit.ALU, Unit.MULTIPLIER}}
+        known |= {PREDICATE}
+        if not self.without <= known:
+            raise InputError(
+                f"{place}: without must name operations of its ALU or multiplier, or {PREDICATE}, not "
+                f"{', '.join(sorted(self.without - known))}"
+            )
 
     def executes(self, operation: PEOperation) -> bool:
         """Whether a PE of this kind has what an operation needs."""
-        return operation.unit is None or operation.unit in self.units
+        return operation.unit is None or (operation.unit in self.units and operation.name not in self.without)
+
+    @property
+    def predicated(self) -> bool:
+        """Whether it executes operations that depend on a predicate."""
+        return PREDICATE not in self.without
 
     def as_dict(self) -> dict[str, Any]:
         """What `Fabric.hash` depends on."""
-        return {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
+        values = {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
+        return values | ({"without": sorted(self.without)} if self.without else {})
 
 
 @dataclass(frozen=True, order=True)

@@ -72,7 +72,7 @@ def _layout(kind: PEKind, ins: int, outs: int, stages: int) -> Layout:
         "a": operand,
         "b": operand,
         "c": operand,
-        "p": ("always", "result", *register, *links),
+        "p": ("always", *(("result", *register, *links) if kind.predicated else ())),
         "result": ("keep", "y", "y2"),
     }
     if kind.registers:

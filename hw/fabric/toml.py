@@ -53,7 +53,7 @@ def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
 
 _KEYS = ("name", "rows", "cols", "contexts", "stages", "links", "grid", "kinds", "pe", "link")
 _NEEDED = ("rows", "cols", "links", "grid", "kinds")
-_KIND_KEYS = ("name", "units", "registers", "table_words")
+_KIND_KEYS = ("name", "units", "registers", "table_words", "without")
 _PE_KEYS = ("at", "kind", *_KIND_KEYS[1:])
 _LINK_KEYS = ("from", "to", "both", "remove")
 _UNITS = tuple(unit.value for unit in Unit)
@@ -202,8 +202,11 @@ def _kind(values: Mapping[str, Any], base: PEKind, place: str) -> PEKind:
         key: _number(values, key, place, 0, 1 << 14) if key in values else getattr(base, key)
         for key in ("registers", "table_words")
     }
+    without = values.get("without", sorted(base.without))
+    if not isinstance(without, list) or not all(isinstance(operation, str) for operation in without):
+        raise InputError(f"{place}: without must be a list of operations, not {without!r}")
     try:
-        return PEKind(name, frozenset(Unit(unit) for unit in units), **numbers)
+        return PEKind(name, frozenset(map(Unit, units)), **numbers, without=frozenset(without))
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -323,6 +326,8 @@ def to_toml(fabric: Fabric) -> str:
             lines.append(f"name = {_text(kind.name)}")
         lines.append(f"units = [{', '.join(_text(unit) for unit in _UNITS if unit in kind.units)}]")
         lines += [f"registers = {kind.registers}", f"table_words = {kind.table_words}"]
+        if kind.without:
+            lines.append(f"without = [{', '.join(map(_text, sorted(kind.without)))}]")
     for link, remove in [*((k, False) for k in extra), *((k, True) for k in missing)]:
         ends = [list(fabric.at(pe)) for pe in (link.source, link.target)]
         lines += ["", "[[link]]", f"from = {ends[0]}", f"to = {ends[1]}", *(["remove = true"] * remove)]

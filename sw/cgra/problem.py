@@ -16,7 +16,7 @@ from hw.fabric import Fabric
 from sw.cgra.compiled import Array
 from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.cgra.resources import Resources, offsets, resources
-from sw.dfg.graph import HINT, Graph, NodeId, arrays_of
+from sw.dfg.graph import HINT, PREDICATE, Graph, NodeId, arrays_of
 from sw.dfg.recurrence import windows
 
 
@@ -97,20 +97,26 @@ def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     kinds = {kind: i for i, kind in enumerate(dict.fromkeys(fabric.kinds))}
     of_pe = np.array([kinds[kind] for kind in fabric.kinds])
     held = _tables(graph, fabric, variant)
-    rows: dict[tuple[str, str], Array] = {}
+    predicated = {e.target for e in graph.edges if e.operand == PREDICATE}
+    rows: dict[tuple[str, str, bool], Array] = {}
     found = np.zeros((len(graph.nodes), fabric.size), dtype=np.bool_)
     for i, node in enumerate(graph.nodes):
         what = graph.operation(node)
         table = node.memory.name if node.op == "table" and node.memory and not graph.opaque else ""
-        key = what.name, table
+        key = what.name, table, node.id in predicated
         if key not in rows:
-            executes = np.array([kind.executes(what) for kind in kinds], dtype=np.bool_)
+            executes = np.array(
+                [k.executes(what) and (k.predicated or node.id not in predicated) for k in kinds],
+                dtype=np.bool_,
+            )
             rows[key] = executes[of_pe]
             if table:
                 rows[key] = rows[key] & np.array([table in held[pe] for pe in range(fabric.size)])
             if not rows[key].any():
                 size = f" and {len(dict(graph.tables)[table])} words for {table!r}" if table else ""
                 needs = f"{what.unit.value if what.unit else 'PE'}{size}"
+                if any(what.unit in kind.units and what.name in kind.without for kind in kinds):
+                    needs += f" that has {what.name!r}"
                 raise InputError(
                     f"graph {graph.name!r}, node {node}: needs a PE with {needs}, "
                     f"fabric {fabric.name!r} has none"

@@ -193,6 +193,12 @@ def map_graph(
     return SearchResult(graph, prepared, found, least, minimal, refused, attempts, seconds)
 
 
+@functools.lru_cache(maxsize=256)
+def _decided(graph: Graph, fabric: Fabric, ii: int) -> Mapping | str:
+    """What a constraint program says. No seed changes it; where a loop waits for banks, several are tried."""
+    return decide(problem(graph, fabric, ii))
+
+
 @dataclass
 class _Search:
     """The ladder for one graph and fabric, and what was tried so far; `attempts` also on fabrics inside.
@@ -268,7 +274,10 @@ class _Search:
                 break
             if self.report:
                 self.report(SearchEvent(ii, "program", 0))
-            found = decide(p, None if self.end is None else self.end - time.perf_counter())
+            if self.end is None:
+                found = _decided(self.graph, self.fabric, ii)
+            else:
+                found = decide(p, self.end - time.perf_counter())
             made = Try(None, p.size, found) if isinstance(found, str) else Try(found, 0)
             if (mapping := self.record(ii, "program", 0, 0, made).mapping) is not None:
                 return mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from hw.fabric import Fabric, Layout, PEKind, Unit
@@ -43,9 +43,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand: a number, or what is chosen; the other one is 0."""
+    """An operand: one of some numbers, or what is chosen; the others are 0."""
 
-    number: Signal
+    numbers: tuple[Signal, ...]
     choice: Choice
 
 
@@ -98,7 +98,7 @@ class Ahead:
         control = Signal(AluControl, name="step_alu", reset_less=True)
         with self._m.If(self._load):
             self._m.d.sync += [
-                control[name].eq(value) for name, value in alu_control(self.fields["op"]).items()
+                control[name].eq(value) for name, value in alu_control(self.fields["op"], self._kind).items()
             ]
         return control
 
@@ -107,7 +107,7 @@ class Ahead:
         names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
         return (
             self.held("multiplies", self._is(*names)),
-            self.held("shifted", ~self._is("mul")),
+            self.held("shifted", self._is("mul_shift_round", "mul_shift_round_even")),
             self.held("even", self._is("mul_shift_round_even")),
         )
 
@@ -130,16 +130,20 @@ class Ahead:
         usual = ~initial if nothing is None else ~initial & ~nothing
         if name != "a" or nothing is None:
             const = const & ~initial
-        number = self.held(f"number_{name}", where(begins, self._init) | where(const, self.const))
-        return Operand(number, self._choice(name, select, usual, readable))
+        # Two registers with a reset each, as FPGAs have them; to choose before would take a LUT per bit.
+        numbers = (
+            self.held(f"const_{name}", where(const, self.const)),
+            self.held(f"init_{name}", where(begins, self._init)),
+        )
+        return Operand(numbers, self._choice(name, select, usual, readable))
 
     def predicate(self, readable: Value | None) -> Operand:
         """The predicate, as one bit: whether it is not 0."""
         initial = self._early & self.fields["initial"][3]
-        select, sources = self.fields["p"], self._layout.sources["p"]
+        select, sources = self.fields.get("p", Const(0, 1)), self._layout.sources["p"]
         always = (select == 0) | (select >= len(sources))
         number = self.held("number_p", Mux(initial, self._init.any(), always))
-        return Operand(number, self._choice("p", select, ~initial, readable))
+        return Operand((number,), self._choice("p", select, ~initial, readable))
 
     def choice(self, name: str, readable: Value | None = None) -> Choice:
         """What a register takes."""
@@ -169,7 +173,7 @@ class Ahead:
         return Mux(number < self._kind.registers, number, 0)
 
     def _is(self, *operations: str) -> Value:
-        return is_operation(self.fields["op"], *operations)
+        return is_operation(self.fields["op"], self._kind, *operations)
 
     def _choice(self, name: str, select: Value, usual: Value | None, readable: Value | None) -> Choice:
         """One bit per source, where it is chosen as `usual`; one that is not `readable` is 0."""

@@ -147,14 +147,15 @@ class ProcessingElement(Component):
         for name in "abc":
             chosen: Operand = ahead.operand(name, readable)
             operand = Signal(WIDTH, name=f"operand_{name}")
-            m.d.comb += operand.eq(chosen.number | self._chosen(chosen.choice, sources))
+            selected = [where(select, sources[s]) for s, select in chosen.choice.selects.items()]
+            m.d.comb += operand.eq(any_of([*selected, *chosen.numbers]))
             operands[name] = operand
         predicate = ahead.predicate(readable)
         # Of every source one bit is enough.
         some = {name: sources[name].any() for name in predicate.choice.selects}
         holds = Signal()
         known = any_of(
-            [predicate.number, *(select & some[name] for name, select in predicate.choice.selects.items())]
+            [*predicate.numbers, *(select & some[name] for name, select in predicate.choice.selects.items())]
         )
         m.d.comb += holds.eq(known ^ ahead.held("negate", ahead.fields["negate"]))
         return operands, holds

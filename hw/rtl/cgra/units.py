@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
+from hw.fabric import PEKind
 from hw.fabric.operations import OPERATIONS
 from hw.rtl.bits import from_mask, where
 
@@ -17,9 +18,10 @@ BLOCK_RAM = {"ram_style": "block", "no_rw_check": 1}
 _SHIFT_BITS = 6
 
 
-def is_operation(op: Value, *names: str) -> Value:
-    """Whether an operation's number is that of one of these."""
-    return Cat(op == OPERATIONS[name].number for name in names).any()
+def is_operation(op: Value, kind: PEKind, *names: str) -> Value:
+    """Whether an operation's number is that of one of these, out of those that a kind of PE executes."""
+    known = [OPERATIONS[name] for name in names]
+    return Cat(op == operation.number for operation in known if kind.executes(operation)).any()
 
 
 def any_of(values: Iterable[Value]) -> Value:
@@ -43,14 +45,14 @@ AluControl = data.StructLayout(
 )
 
 
-def alu_control(op: Value) -> dict[str, Value]:
-    """The members of `AluControl` for the number of an operation; all are 0 for one of another unit.
+def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
+    """The members of `AluControl` for the number of an operation; 0 for one that a kind of PE lacks.
 
     `const` is a copy (`mov`) of operand A. `abs` has its operand as B, and 0 as A.
     """
 
     def among(*names: str) -> Value:
-        return is_operation(op, *names)
+        return is_operation(op, kind, *names)
 
     return {
         "subtract": ~among("add"),
@@ -118,9 +120,9 @@ class Alu(Component):
             logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
             low.eq(where(holds & control.zeros, self._leading_zeros(m))),
-            # What comes from comparisons is the last to be known.
-            early.eq((logic | where(take_c, self.c)) | (self._shift(m) | low) | where(take_total, total)),
-            self.y.eq(early | (picked | flag)),
+            # What comes from comparisons and shifts is the last to be known.
+            early.eq((logic | where(take_c, self.c)) | (low | where(take_total, total))),
+            self.y.eq(early | (picked | flag) | self._shift(m)),
         ]
         return m
 

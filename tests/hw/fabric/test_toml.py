@@ -72,13 +72,18 @@ def test_what_is_written_is_read_back_equal(name, size, tmp_path):
 def fabrics(draw: st.DrawFn) -> Fabric:
     rows, cols = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     kinds = st.builds(
-        lambda name, units, registers, words: PEKind(
-            name, frozenset(units), registers, words if Unit.TABLE in units else 0
+        lambda name, units, registers, words, without: PEKind(
+            name,
+            frozenset(units),
+            registers,
+            words if Unit.TABLE in units else 0,
+            without if Unit.ALU in units else frozenset(),
         ),
         st.text(st.characters(codec="utf-8"), max_size=6),
         st.sets(st.sampled_from(list(Unit))),
         st.integers(0, 64),
         st.integers(1, 1 << 14),
+        st.frozensets(st.sampled_from(["shl", "clz", "select"])),
     )
     size = rows * cols
     pairs = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)).filter(lambda p: p[0] != p[1])
@@ -173,6 +178,11 @@ def test_a_file_starts_from_a_preset(tmp_path):
         (('units = ["alu"]', ""), ["kinds.p", "needs the key 'units'"]),
         (("registers = 2", "registers = 65"), ["kinds.p", "registers", "0 to 64", "not 65"]),
         (("registers = 2", "table_words = 2"), ["kinds.p", "table unit", "table_words 2"]),
+        (
+            ("registers = 2", 'without = ["mul"]'),
+            ["kinds.p", "operations of its ALU or multiplier", "not mul"],
+        ),
+        (("registers = 2", "without = 'shl'"), ["kinds.p", "a list of operations", "not 'shl'"]),
         (("registers = 2", "ports = 2"), ["kinds.p", "unknown key 'ports'"]),
         (("[kinds.p]", "[kinds.'p p']"), ["kinds.p p", "one word"]),
         (("registers = 2", "[[pe]]\nat = [2, 0]"), ["pe number 1", "2 rows and 3 columns", "not [2, 0]"]),
@@ -228,6 +238,6 @@ def test_the_example_of_the_page_is_a_fabric():
     page = (Path(__file__).parents[3] / "docs" / "cgra.md").read_text()
     fabric = made(page.split("```toml\n")[1].split("```")[0])
     assert fabric.name == "own4x4"
-    assert fabric.kinds[1] == PEKind("plain@0,1", frozenset({Unit.ALU}), 8)
+    assert fabric.kinds[1] == PEKind("plain@0,1", frozenset({Unit.ALU}), 8, without=frozenset({"shl", "clz"}))
     assert Link(0, 1) not in fabric.links
     assert {Link(0, 15), Link(15, 0), Link(0, 3), Link(0, 5)} <= set(fabric.links)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
-from hw.fabric import Fabric, PEKind, Unit
+from hw.fabric import OPERATIONS, Fabric, PEKind, Unit
 from hw.fabric.toml import regular
 
 #: How often a kind of PE has a unit.
+#: Operations that a kind may lack.
+_LACKED = ("shl", "clz", "select", "lt", "min", "mul_shift_round")
 _SHARES = ((Unit.ALU, 0.85), (Unit.MULTIPLIER, 0.6), (Unit.TABLE, 0.45), (Unit.MEMORY, 0.55))
 
 
@@ -34,4 +37,6 @@ def random_fabric(seed: int) -> Fabric:
 def _kind(rng: random.Random, name: str) -> PEKind:
     units = frozenset(unit for unit, share in _SHARES if rng.random() < share)
     words = rng.choice((8, 24, 64)) if Unit.TABLE in units else 0
-    return PEKind(name, units, rng.randint(0, 4), words)
+    whole = PEKind(name, units, rng.randint(0, 4), words)
+    lacked = [name for name in _LACKED if whole.executes(OPERATIONS[name]) and rng.random() < 0.2]
+    return replace(whole, without=frozenset(lacked))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,11 @@ def random_fabric(r: random.Random, rows: int = 0, cols: int = 0) -> Fabric:
     for pe in range(rows * cols):
         units = {unit for unit in Unit if r.random() < 0.6} | ({Unit.ALU, Unit.MEMORY} if pe == 0 else set())
         words = r.choice([64, 70, 80]) if Unit.TABLE in units else 0
-        kinds.append(PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words))
+        whole = PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words)
+        lacked = [
+            n for n in ("and", "clz", "select", "mul") if whole.executes(OPERATIONS[n]) and r.random() < 0.2
+        ]
+        kinds.append(replace(whole, without=frozenset(lacked)))
     pairs = [Link(a, b) for a in range(len(kinds)) for b in range(len(kinds)) if a != b]
     links = [link for link in pairs if r.random() < 0.5]
     return Fabric(

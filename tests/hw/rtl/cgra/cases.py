@@ -18,6 +18,13 @@ FULL = PEKind("full", frozenset({A, M, T, P}), 3, 20)
 PLAIN = PEKind("plain", frozenset({A}), 1)
 PORT = PEKind("port", frozenset({P}), 0)
 ARITHMETIC = PEKind("arithmetic", frozenset({A, M}), 4)
+#: Of its ALU's and multiplier's operations some are missing, one of a group or all of it.
+FEW = PEKind(
+    "few",
+    frozenset({A, M}),
+    1,
+    without=frozenset({"shl", "clz", "select", "mul_shift_round", "le", "max", "predicate"}),
+)
 NOTHING = PEKind("nothing", frozenset(), 2)
 
 
@@ -47,9 +54,9 @@ def machine(fabric: Fabric, banks: int = 8) -> MachineConfig:
 
 FABRICS = (
     (small((FULL, ARITHMETIC, PORT, FULL), 2, 2), 8),
-    (small((PORT, FULL, NOTHING, FULL, PLAIN, ARITHMETIC), 2, 3, 7, 2), 16),
+    (small((PORT, FULL, NOTHING, FULL, PLAIN, FEW), 2, 3, 7, 2), 16),
     (small((FULL, FULL, FULL, FULL), 1, 4, 3, 8), 4),
-    (small((ARITHMETIC, PLAIN, NOTHING), 3, 1, 1, 2), 8),
+    (small((ARITHMETIC, FEW, NOTHING), 3, 1, 1, 2), 8),
     (Fabric("alone", 1, 1, (PEKind("alone", frozenset({A, T, P}), 1, 1),), (), 1, 2), 4),
 )
 

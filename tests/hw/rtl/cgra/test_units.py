@@ -8,12 +8,13 @@ from typing import Any
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from hw.fabric import OPERATIONS, Unit
+from hw.fabric import OPERATIONS, PEKind, Unit
 from hw.fabric.operations import OPERATION_BITS
 from hw.rtl.cgra.units import Alu, Multiplier, alu_control
 
 MASK = 0xFFFFFFFF
 EDGES = [0, 1, -1, 2, -2, 31, 32, 33, 63, 64, -64, 0x7FFFFFFF, -0x80000000, -0x7FFFFFFF, 0x40000000, 0xFFFF]
+WHOLE = PEKind("whole", frozenset({Unit.ALU}))
 #: What has no meaning of its own: memory, constants, names.
 WITHOUT = {"const", "table", "load", "store", "opaque", "opaque_memory"}
 
@@ -33,7 +34,7 @@ def test_the_alu() -> None:
     """Operations by their numbers; what the ALU does for each is worked out before."""
     m, alu, op = Module(), Alu(), Signal(OPERATION_BITS)
     m.submodules.alu = alu
-    m.d.comb += [alu.control[name].eq(value) for name, value in alu_control(op).items()]
+    m.d.comb += [alu.control[name].eq(value) for name, value in alu_control(op, WHOLE).items()]
     names = [o.name for o in OPERATIONS.values() if o.unit is Unit.ALU and o.name not in WITHOUT]
 
     async def bench(ctx: Any) -> None:

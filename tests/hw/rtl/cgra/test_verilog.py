@@ -19,7 +19,7 @@ def test_no_latch() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mesh2x2", "torus3x2", "compact3x3"])
+@pytest.mark.parametrize("name", ["mesh2x2", "torus3x2", "small3x3"])
 def test_yosys_finds_no_loop_and_no_latch(name: str, tmp_path: Path) -> None:
     text = grid_verilog(name)
     assert latches(text) == []
