@@ -264,6 +264,8 @@ def test_products_that_wrap_into_the_buffer() -> None:
     change |= {"conv_left": 0, "outer": 1, "inner": 2, "conv_width": 2, "conv_line": 0, "load_stride": 0}
     for shape, more in (
         ((8, 4, 4096), {"conv_out_cols": 4 * 4092, "load_pitch": 4100, "target": 20}),
+        # The low bits of the pitch alone lead beyond it.
+        ((16, 8, 4096), {"conv_out_cols": 8191, "load_pitch": 8, "target": 99}),
         # Byte 0 of the beat is before the row, 43 blocks before the first that is written.
         ((128, 2, 16384), {"conv_out_cols": 86, "load_pitch": 390146, "target": 940, "memory": 86}),
     ):

@@ -218,10 +218,12 @@ class PatchPlaces(Component):
         number = kept[lane_bits:].as_signed()
         product = Signal(signed(PLACE_BITS - lane_bits + place_bits(buffer.columns) - bank_bits))
         far = Signal()  # no buffer reaches as far
-        low_part = number * (buffer.lanes % buffer.banks)
+        low_pitch = buffer.lanes % buffer.banks
+        low_part = number * low_pitch
+        low_far = number[far_bits - lane_bits : -1].any() if low_pitch else Const(0)
         m.d.comb += [
             product.eq(number * self.pitch[bank_bits:]),
-            far.eq(~product[-1] & product[far_bits - bank_bits : -1].any()),
+            far.eq(~kept[-1] & (product[far_bits - bank_bits : -1].any() | low_far)),
             self.place.start.eq(kept),
             self.place.block.eq(kept_depth + Mux(far, buffer.columns, (product << bank_bits) + low_part)),
         ]
