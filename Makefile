@@ -30,7 +30,10 @@ test: $(VENV)/dev ## style, types, tests (docs/tests.md says what each tier prov
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5; \
 	tests=$$?; wait $$types && exit $$tests
 
+# Simulators of others, which Debian has; tests that need one say so where it is not there.
 slow: $(VENV)/dev ## other machines, tools and long sweeps, all cases of what `make test` draws in part, planted faults
+	@for tool in iverilog verilator; do test -x /usr/bin/$$tool || apt-get install --yes --quiet $$tool || \
+		echo "make: $$tool is not installed: tests with it are skipped" >&2; done
 	HEALD_CASES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or drawn"
 	$(BIN)/python -m tests.mutations
 

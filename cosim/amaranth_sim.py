@@ -89,7 +89,7 @@ class Memory:
     def __init__(self, config: MachineConfig, job: Job):
         self.settings = job.settings
         self.widths = [config.port_bytes(port) for port in PORTS]
-        self.bytes = filled(job.memory, job.end)
+        self.bytes = filled(job.placed().memory, job.placed().end)
         self.due: list[dict[int, int]] = [{} for _ in PORTS]
         self._pattern: tuple[int, list[np.ndarray]] = (-1, [])
 
@@ -166,7 +166,7 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
     ctx.set(wires.host_request[0], 0)
     await ctx.tick()  # so that the next job does not see this cycle again
     words = memory.bytes.view("<u4")
-    regions = [words[first : first + count] for first, count in map(region_words, job.outputs)]
+    regions = [words[first : first + count] for first, count in map(region_words, job.placed().outputs)]
     dump = np.concatenate([words[:0], *regions])
     seconds = time.perf_counter() - begin
     return observe.outcome(config, job, _records(config, rows), results, dump, seconds, stored)

@@ -86,8 +86,11 @@ def counter_names(config: MachineConfig) -> list[str]:
     return [r.name for r in csr.registers(config) if csr.WARP_BASE <= r.offset < csr.CAPABILITY_BASE]
 
 
-def steps(config: MachineConfig, job: Job) -> list[Step]:
-    """What the host does in a run, in order; raises `InputError` for a job that the machine cannot take."""
+def steps(config: MachineConfig, job: Job, memory: int = 0) -> list[Step]:
+    """What the host does in a run, in order; `memory` is where the machine sees the first byte that it dumps.
+
+    Raises `InputError` for a job that the machine cannot take.
+    """
     _check(config, job)
     at = {r.name: r.offset for r in csr.registers(config)}
 
@@ -107,13 +110,14 @@ def steps(config: MachineConfig, job: Job) -> list[Step]:
             out += [write(f"WINDOW{i}_FIRST", window.first), write(f"WINDOW{i}_LAST", window.last)]
             permit = window.read << csr.READ | window.write << csr.WRITE
         out.append(write(f"WINDOW{i}_PERMIT", permit))
+    out.append(write("BASE", memory + job.settings.base & 0xFFFFFFFF))
     out.append(write("ENABLE", sum(1 << warp for warp in job.programs)))
     out += [write("WATCHDOG", job.watchdog), write("CONTROL", 1 << csr.START), Wait()]
     offsets = [at[name] for name in (*RESULTS, *counter_names(config))]
     for _, run in itertools.groupby(enumerate(offsets), lambda pair: pair[1] - 4 * pair[0]):
         first, *others = (offset for _, offset in run)
         out.append(Read(first, 1 + len(others)))
-    return [*out, *(Dump(*region_words(region)) for region in job.outputs)]
+    return [*out, *(Dump(*region_words(region)) for region in job.placed().outputs)]
 
 
 def script(config: MachineConfig, job: Job) -> list[ScriptEntry]:
@@ -158,7 +162,7 @@ def _check(config: MachineConfig, job: Job) -> None:
         raise InputError(f"{job.name}: at most {config.windows} windows can be open, not {len(job.windows)}")
     if len(job.outputs) > 256:
         raise InputError(f"{job.name}: at most 256 regions can be returned, not {len(job.outputs)}")
-    for region in job.outputs:
+    for region in job.placed().outputs:
         if region.size < 0 or not 0 <= region.address <= MEMORY_BYTES - region.size:
             raise InputError(
                 f"{job.name}: outputs must lie below {MEMORY_BYTES:#x}, not at {region.address:#x} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -79,7 +79,8 @@ class Job:
     """One run of the machine.
 
     `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
-    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right
+    rest of memory is 0; `outputs` are the regions to return. Their addresses count from the base of the
+    settings, as those of the programs do; those of the bus are `placed`. `check_word` replaces the right
     CRC-32 of each warp's `loaded` words.
     """
 
@@ -91,6 +92,16 @@ class Job:
     watchdog: int = 1 << 20
     check_word: int | None = None
     name: str = "job"
+
+    def placed(self) -> Job:
+        """The same memory, windows and regions, where the bus finds them."""
+        base = self.settings.base
+        return replace(
+            self,
+            memory=tuple((base + address, data) for address, data in self.memory),
+            windows=tuple(w._replace(first=base + w.first, last=base + w.last) for w in self.windows),
+            outputs=tuple(r._replace(address=base + r.address) for r in self.outputs),
+        )
 
     @property
     def end(self) -> int:

@@ -30,7 +30,7 @@ def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
 def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
     """Write script, image and settings of a job; raises `InputError` for what the machine cannot take."""
     directory.mkdir()
-    images.write_memory(directory / "memory.bin", job.memory)
+    images.write_memory(directory / "memory.bin", job.placed().memory)
     script = np.array([entry.word() for entry in host.script(config, job)], np.uint64)
     settings = np.array([*job.settings.words(), observe.quiet_limit(job)], np.uint32)
     for name, words in (("script", script), ("settings", settings)):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hw import csr
 from hw.config import MOST_LATENCY, PORTS, MachineConfig
 from hw.errors import InputError
 
@@ -31,11 +32,15 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """All ports by name, and the stall pattern: `stall_rate` of 256 cycles are refused (0: none)."""
+    """All ports by name, and the stall pattern: `stall_rate` of 256 cycles are refused (0: none).
+
+    `base` is where address 0 of programs lies in memory (the register BASE).
+    """
 
     ports: dict[str, PortSettings] = field(default_factory=dict)
     stall_seed: int = 0
     stall_rate: int = 0
+    base: int = 0
 
     @property
     def bandwidth(self) -> dict[str, int]:
@@ -58,12 +63,15 @@ class MemorySettings:
         bandwidth: dict[str, int] | None = None,
         stall_seed: int | None = None,
         stall_rate: int = 64,
+        base: int = 0,
     ) -> MemorySettings:
         """The configuration's ports with some values replaced; a `stall_seed` turns stalls on.
 
         Raises `InputError` for an unknown port, or a value out of range.
         """
         latency, bandwidth = latency or {}, bandwidth or {}
+        if base not in range(0, 1 << 32, csr.BASE_STEP):
+            raise InputError(f"base must be a multiple of {csr.BASE_STEP:,} below 2^32, not {base:#x}")
         for name in [*latency, *bandwidth]:
             if name not in PORTS:
                 raise InputError(f"memory port must be one of {', '.join(PORTS)}, not {name!r}")
@@ -78,12 +86,12 @@ class MemorySettings:
                 raise InputError(f"bandwidth of {port} must be 1 to {width} bytes per cycle, not {rate}")
             ports[port] = PortSettings(width, wait, rate)
         if stall_seed is None:
-            return MemorySettings(ports)
+            return MemorySettings(ports, base=base)
         if not 0 <= stall_seed < 1 << 32:
             raise InputError(f"stall seed must be 0 to {(1 << 32) - 1}, not {stall_seed}")
         if not 0 <= stall_rate < 256:
             raise InputError(f"stall rate must be 0 to 255 of 256 cycles, not {stall_rate}")
-        return MemorySettings(ports, stall_seed, stall_rate)
+        return MemorySettings(ports, stall_seed, stall_rate, base)
 
     def available(self, port: str, cycles: np.ndarray) -> np.ndarray:
         """Whether the port accepts a request, for an array of cycle numbers (below 2^32).

@@ -40,7 +40,8 @@ the predicted cycles.
     verilator --binary --timing -Wno-fatal --top-module testbench heald.v testbench.sv
 
 {runs}
-Each prints PASS or FAIL as its last line.
+Each prints PASS or FAIL as its last line. With +base=80000000 (hexadecimal, a multiple of 1000) the program's
+memory lies there.
 """
 
 
@@ -55,22 +56,24 @@ def files(model: CompiledModel, inputs: Mapping[str, np.ndarray]) -> dict[str, b
     programs = [made for made in predicted if isinstance(made, ModelProgramPrediction)]
     folders = [f"program{i}" for i in range(len(programs))]
     found: dict[str, bytes] = {}
-    base = min((_base(made.job) for made in programs), default=0)
+    first = min((_first(made.job) for made in programs), default=0)
     sizes = {"SCRIPT": 1, "RESULTS": 1, "EXPECTED": 1, "WORDS": 1}
     for folder, made in zip(folders, programs, strict=True):
-        own, numbers = _program(config, made, tensors, base)
+        own, numbers = _program(config, made, tensors, first)
         found |= {f"{folder}.{name}": data for name, data in own.items()}
         sizes = {key: max(value, numbers[key]) for key, value in sizes.items()}
     runs = "\n".join(f"    ./testbench +program={folder}" for folder in folders)
     text = resources.files("cosim.harness").joinpath("testbench.sv").read_text(encoding="utf-8")
     return found | {
         "heald.v": verilog(config)[0].encode(),
-        "testbench.sv": text.replace("// @PARAMETERS@", _parameters(config, sizes | {"BASE": base})).encode(),
+        "testbench.sv": text.replace(
+            "// @PARAMETERS@", _parameters(config, sizes | {"FIRST": first})
+        ).encode(),
         "README.txt": _README.format(name=config.name, runs=f"{runs}\n").encode(),
     }
 
 
-def _base(job: Job) -> int:
+def _first(job: Job) -> int:
     """The first word of memory that a job can touch."""
     first = min((w.first for w in job.windows), default=0)
     return (first - first % _ALIGNMENT) // 4
@@ -78,18 +81,18 @@ def _base(job: Job) -> int:
 
 def _parameters(config: MachineConfig, sizes: Mapping[str, int]) -> str:
     ports = {"A": "load_a", "B": "load_b", "C": "load_c", "STORE": "store"}
-    values = dict(sizes)
+    values = {**sizes, "BASE_REGISTER": csr.offset(config, "BASE")}
     for name, port in ports.items():
         values |= {f"WIDTH_{name}": config.port_bytes(port), f"LATENCY_{name}": config.port_latency(port)}
-    return "\n    ".join(f"localparam {name} = {value};" for name, value in values.items())
+    return "\n    ".join(f"parameter {name} = {value};" for name, value in values.items())
 
 
 def _program(
-    config: MachineConfig, made: ModelProgramPrediction, tensors: Mapping[str, np.ndarray], base: int
+    config: MachineConfig, made: ModelProgramPrediction, tensors: Mapping[str, np.ndarray], first: int
 ) -> tuple[dict[str, bytes], dict[str, int]]:
     """The files of a program, and how many words of each kind it needs."""
     job = made.job
-    words = (job.end + _ALIGNMENT) // 4 - base
+    words = (job.end + _ALIGNMENT) // 4 - first
     if 4 * words > MOST:
         raise InputError(
             f"{job.name}: a test bench keeps all of the memory, {MOST >> 20:,} MiB at most; this program "
@@ -100,7 +103,7 @@ def _program(
     expected, mask = _regions(made, tensors)
     found = {
         "script.hex": images.hex_lines(script),
-        "memory.hex": _image(job, base),
+        "memory.hex": _image(job, first),
         "results.hex": images.hex_lines(results),
         "expected.hex": images.hex_lines(expected),
         "mask.hex": images.hex_lines(mask),
@@ -113,11 +116,11 @@ def _program(
     }
 
 
-def _image(job: Job, base: int) -> bytes:
-    """The memory in the beginning, as `$readmemh` reads it into words from `base` on."""
+def _image(job: Job, start: int) -> bytes:
+    """The memory in the beginning, as `$readmemh` reads it into words from `start` on."""
     parts = []
     for first, words in images.segments(job.memory):
-        parts += [f"@{first - base:x}\n".encode(), images.hex_lines(words.astype(np.uint32))]
+        parts += [f"@{first - start:x}\n".encode(), images.hex_lines(words.astype(np.uint32))]
     return b"".join(parts)
 
 

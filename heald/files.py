@@ -154,7 +154,7 @@ def check_directory(path: Path) -> None:
 
 
 def write_directory(
-    target: Path, fill: Callable[[Path], None], ours: Callable[[str], object] = lambda name: False
+    target: Path, fill: Callable[[Path], object], ours: Callable[[str], object] = lambda name: False
 ) -> list[Path]:
     """Give a directory the files that `fill` makes in an empty one; earlier files of `ours` go, others stay.
 

@@ -10,7 +10,7 @@ from heald.files import check_directory, write_directory
 from hw import csr
 from hw.emit import LINT_OFF
 from hw.errors import InputError
-from hw.package import csr_page, header
+from hw.package.registers import REGISTERS, register_files
 from hw.package.text import filled
 from hw.synthesis.flow import TOPS, Build
 from hw.synthesis.report import report
@@ -59,7 +59,7 @@ def _constraints(build: Build) -> str:
 
 #: Endings of the files that carry the name of the top.
 _ENDINGS = (".v", ".f", ".lpf", ".xdc", ".core", ".config", ".bit")
-_OTHERS = ("heald.h", "csr.md", "report.md", "netlist.json", "nextpnr.json", "nextpnr.log")
+_OTHERS = (*REGISTERS, "report.md", "netlist.json", "nextpnr.json", "nextpnr.log")
 #: Names of all files that builds write, whichever top they are of.
 _KNOWN = {f"{top.module}{ending}" for top in TOPS.values() for ending in _ENDINGS} | set(_OTHERS)
 
@@ -88,8 +88,7 @@ def _make(build: Build, folder: Path) -> None:
         f"{module}.f": f"{module}.v\n",
         constraints: build.design.constraints or _constraints(build),
         f"{module}.core": core_file(build, f"{module}.v", constraints),
-        "heald.h": header(build.config),
-        "csr.md": csr_page(build.config),
+        **register_files(build.config),
         "report.md": report(build),
     }
     for name, text in texts.items():

@@ -56,15 +56,16 @@ def memories(
     latency: Mapping[str, int] | None = None,
     bandwidth: Mapping[str, int] | None = None,
     stall: int | None = None,
+    base: int = 0,
 ) -> MemorySettings:
     """The memories behind the ports; raises `InputError` for unknown ports and numbers out of range."""
-    ports: dict[str, dict[str, int]] = {}
+    ports: dict[str, Any] = {}
     for name, given in (("latency", latency), ("bandwidth", bandwidth)):
         if given is not None and not isinstance(given, Mapping):
             raise InputError(f"{name} must be numbers by port, not {given!r}")
         ports[name] = {p: whole_number(f"{name} of {p}", number) for p, number in (given or {}).items()}
     seed = None if stall is None else whole_number("stall", stall)
-    return MemorySettings.of(config, latency=ports["latency"], bandwidth=ports["bandwidth"], stall_seed=seed)
+    return MemorySettings.of(config, **ports, stall_seed=seed, base=whole_number("base", base))
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +114,7 @@ class Model(ABC):
         stall: int | None = None,
         bandwidth: Mapping[str, int] | None = None,
         latency: Mapping[str, int] | None = None,
+        base: int = 0,
         waves: str | Path | None = None,
         host_only: bool = False,
         progress: Progress | None = None,
@@ -123,14 +125,14 @@ class Model(ABC):
         they are random, drawn from `seed`. An array of another type is taken where its values fit, floats
         are rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
         board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
-        cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls. `waves` is a
-        file for waves, .vcd or .fst, of a model that is one program. With `host_only` a model of which
-        nothing runs on the machine counts as verified too. A difference never raises, it is in the result;
-        `InputError` is raised for inputs that do not fit and tools that are missing.
+        cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls, `base` where
+        its address 0 lies. `waves` is a file for waves, .vcd or .fst, of a model that is one program. With
+        `host_only` a model of which nothing runs on the machine counts as verified too. A difference never
+        raises, it is in the result; `InputError` is raised for inputs that do not fit and missing tools.
         """
         whole_number("seed", seed, 0)
         arrays = self.given(inputs, seed)
-        settings = memories(self.machine.config, latency, bandwidth, stall)
+        settings = memories(self.machine.config, latency, bandwidth, stall, base)
         file = Path(waves) if waves is not None else None
         with shown(progress) as say:
             if on in BACKENDS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hw.config import ENGINES, FIELDS, MachineConfig
 
 IDENTIFICATION = 0x4845414C  # "HEAL"
-VERSION = 0x0004_0000
+VERSION = 0x0004_0001
 
 #: Bits of CONTROL.
 START, CLEAR = 0, 1
@@ -17,7 +17,10 @@ RUNNING, DONE, ERROR, PROGRAM_OK, QUIET = 0, 1, 2, 3, 4
 #: Bits of a window's permission.
 READ, WRITE = 0, 1
 
-#: Counters of every warp and of every engine, with what they count; those of the grid count other cycles.
+#: BASE is a multiple of it: no burst of AXI lies across one.
+BASE_STEP = 4096
+
+#: Counters of every warp and of every engine, with what they count.
 WARP_COUNTERS = {
     "instructions": "instructions that warp {} issued",
     "stall_channel": "turns in which a wait held warp {}",
@@ -25,14 +28,34 @@ WARP_COUNTERS = {
 }
 ENGINE_COUNTERS = {
     "operations": "operations that {} completed",
-    "busy": "cycles in which {} moved a beat or multiplied",
-    "stall_memory": "cycles in which memory did not accept {}'s request",
-    "stall_bank": "cycles in which the array held the accumulator bank that {} needed",
-    "words": "words that memory accepted of {}",
+    "busy": "cycles in which {} moved a beat",
+    "stall_memory": "cycles in which memory did not take the request of {}",
+    "stall_bank": "always 0: {} waits for no bank",
+    "words": "words that memory exchanged with {}",
 }
-_GRID_COUNTERS = ENGINE_COUNTERS | {
-    "busy": "cycles in which a launch of the grid was under way",
-    "stall_bank": "cycles in which a step of the grid did not end, since a bank was in use",
+#: What the counters of an engine count where it is something else.
+_OTHERS = {
+    "gemm": {
+        "busy": "cycles in which {} multiplied",
+        "stall_memory": "always 0: {} has no memory port",
+        "words": "always 0: {} has no memory port",
+    },
+    "cgra": {
+        "busy": "cycles in which a launch of {} was under way",
+        "stall_memory": "always 0: {} has no memory port",
+        "stall_bank": "cycles in which a step of {} did not end because a bank was in use",
+        "words": "always 0: {} has no memory port",
+    },
+    "store": {
+        "stall_bank": "cycles in which {} waited for an accumulator bank that the array used",
+        "words": "words that {} wrote",
+    },
+    **{f"load_{x}": {"words": "words that {} read"} for x in "abc"},
+}
+#: What engines are called in the meaning of registers.
+_NAMES = {
+    **{"load_a": "the loader of A", "load_b": "the loader of B", "load_c": "the loader of the scratchpad"},
+    **{"gemm": "the array", "cgra": "the CGRA", "store": "the storer"},
 }
 
 WINDOW_BASE, WINDOW_STEP = 0x040, 16
@@ -57,39 +80,81 @@ def capabilities(config: MachineConfig) -> dict[str, int]:
     }
 
 
+def constants(config: MachineConfig) -> dict[str, int]:
+    """The values of the registers that never change, by name."""
+    found = {"ID": IDENTIFICATION, "VERSION": VERSION}
+    found |= {"HASH_LOW": int(config.hash[8:], 16), "HASH_HIGH": int(config.hash[:8], 16)}
+    return found | {f"CONFIG_{name.upper()}": value for name, value in capabilities(config).items()}
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits of a register, from `low` on."""
+
+    name: str
+    low: int
+    width: int
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """Place and meaning, as the register map has them."""
+        high = self.low + self.width - 1
+        return f"{f'bit {high}' if self.width == 1 else f'bits {high}:{self.low}'} {self.meaning}"
+
+
+def _bits(**meanings: str) -> tuple[Field, ...]:
+    """Fields of a bit each, in order from bit 0 on."""
+    return tuple(Field(name, bit, 1, meaning) for bit, (name, meaning) in enumerate(meanings.items()))
+
+
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning."""
+    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning, fields where it has several."""
 
     name: str
     offset: int
     access: str
     meaning: str
+    fields: tuple[Field, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """Meaning and fields in one line."""
+        return "; ".join([self.meaning, *(field.text for field in self.fields)])
+
+
+_VERSIONS = (Field("MINOR", 0, 16, "minor"), Field("MAJOR", 16, 16, "major"))
+_CONTROL = _bits(START="start (ignored while running or done)", CLEAR="clear (when done and quiet)")
+_STATUS = _bits(
+    RUNNING="running",
+    DONE="done",
+    ERROR="error",
+    PROGRAM_OK="programs of all enabled warps checked",
+    QUIET="memory owes no answer",
+)
+_ERROR = (Field("CAUSE", 0, 8, "cause"), Field("WARP", 8, 8, "warp"), Field("PC", 16, 16, "pc"))
+_PERMIT = _bits(READ="read", WRITE="write")
 
 FIXED = (
-    Register("ID", 0x000, "ro", "identification, 0x4845414C"),
-    Register("VERSION", 0x004, "ro", "major [31:16], minor [15:0]"),
+    Register("ID", 0x000, "ro", f"identification, {IDENTIFICATION:#010x}"),
+    Register("VERSION", 0x004, "ro", "version of the register map", _VERSIONS),
     Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
     Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),
-    Register(
-        "CONTROL",
-        0x010,
-        "wo",
-        "bit 0 start (ignored while running or done), bit 1 clear (when done and quiet)",
-    ),
-    Register(
-        "STATUS",
-        0x014,
-        "ro",
-        "bit 0 running, bit 1 done, bit 2 error, "
-        "bit 3 programs of all enabled warps checked, bit 4 memory owes no answer",
-    ),
-    Register("ERROR", 0x018, "ro", "cause [7:0], warp [15:8], pc [31:16]"),
+    Register("CONTROL", 0x010, "wo", "orders", _CONTROL),
+    Register("STATUS", 0x014, "ro", "how the machine stands", _STATUS),
+    Register("ERROR", 0x018, "ro", "why the machine stopped", _ERROR),
     Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each; as windows, fixed during a run"),
     Register("WATCHDOG", 0x020, "rw", "cycles without progress after which the machine stops; 0: never"),
     Register("CYCLES_LOW", 0x024, "ro", "cycles of the run, low word"),
     Register("CYCLES_HIGH", 0x028, "ro", "cycles of the run, high word"),
+    Register(
+        "BASE",
+        0x02C,
+        "rw",
+        "where address 0 of programs and windows lies in memory: a multiple of 4,096, lower bits are 0; "
+        "as windows, fixed during a run; 0 after a reset",
+    ),
     Register("PROGRAM_ADDRESS", 0x030, "wo", "warp * imem_words + pc of the next word; restarts the check"),
     Register(
         "PROGRAM_DATA", 0x034, "wo", "one instruction word; the address goes up by one, inside its warp"
@@ -102,6 +167,11 @@ FIXED = (
         "low byte first; each warp needs it, for all its words from pc 0 on",
     ),
 )
+
+
+def _setting(name: str) -> str:
+    meaning = FIELDS[name].metadata["meaning"]
+    return f"configuration: {meaning}" + ", in bytes" * (name.endswith("_bytes") and "bytes" not in meaning)
 
 
 def _counters(owner: str, base: int, counters: Mapping[str, str], name: object) -> Iterator[Register]:
@@ -117,15 +187,17 @@ def registers(config: MachineConfig) -> list[Register]:
         table += [
             Register(f"WINDOW{i}_FIRST", at, "rw", f"first byte of memory window {i}"),
             Register(f"WINDOW{i}_LAST", at + 4, "rw", f"last byte of memory window {i}"),
-            Register(f"WINDOW{i}_PERMIT", at + 8, "rw", "bit 0 read, bit 1 write; 0: closed"),
+            Register(
+                f"WINDOW{i}_PERMIT", at + 8, "rw", f"what memory window {i} permits; 0: closed", _PERMIT
+            ),
         ]
     for w in range(config.warps):
         table += _counters(f"WARP{w}", WARP_BASE + WARP_STEP * w, WARP_COUNTERS, w)
     for e, engine in enumerate(ENGINES):
-        counters = _GRID_COUNTERS if engine == "cgra" else ENGINE_COUNTERS
-        table += _counters(engine.upper(), ENGINE_BASE + ENGINE_STEP * e, counters, engine)
+        counters = ENGINE_COUNTERS | _OTHERS[engine]
+        table += _counters(engine.upper(), ENGINE_BASE + ENGINE_STEP * e, counters, _NAMES[engine])
     for i, name in enumerate(CAPABILITIES):
-        meaning = f"{_GRID[name]} of the CGRA grid, 0 without" if name in _GRID else f"configuration: {name}"
+        meaning = f"{_GRID[name]} of the CGRA, 0 without" if name in _GRID else _setting(name)
         table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", meaning))
     return table
 

@@ -30,9 +30,9 @@ LINT_OFF = {
     "DECLFILENAME": "all modules are in one file",
 }
 
-#: First contents of a memory, and a word of zeros in them, which is not part of the contract.
-_INITIAL = re.compile(r"^( *)initial begin\n(.*?)^\1end\n", re.MULTILINE | re.DOTALL)
-_ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
+#: A memory whose words are all initialised with zero. Its contents at power-up are not part of the contract;
+#: those of a memory with constants in it are.
+_ZEROS = re.compile(r"^ *initial begin\n(?: *\S+ ?\[\d+\] = \d+'(?:h0+|d0);\n)* *end\n", re.MULTILINE)
 #: An escaped name with indices in it, and an index.
 _ELEMENT, _INDEX = re.compile(r"\\\S*\[\S*(?=\s)"), re.compile(r"\[(\d+)\]")
 #: A register that is declared with its first value, and a block of one statement that nothing begins.
@@ -55,13 +55,7 @@ def verilog(config: MachineConfig, *, trace: bool = True) -> str:
 
 def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:
     """Verilog text of a top with a machine in it; its head says which, and what linters may pass over."""
-    return _header(config) + _INITIAL.sub(_without_zeros, converted(top, name))
-
-
-def _without_zeros(initial: re.Match[str]) -> str:
-    """First contents without the words that are zero; nothing if none are left."""
-    words = _ZERO_WORD.sub("", initial[2])
-    return f"{initial[1]}initial begin\n{words}{initial[1]}end\n" if words else ""
+    return _header(config) + _ZEROS.sub("", converted(top, name))
 
 
 def converted(top: Elaboratable, name: str) -> str:

@@ -62,6 +62,14 @@ def surroundings_in(log: str) -> str | None:
     return None if found is None else found[0]
 
 
+def address(text: str) -> int:
+    """A number that somebody wrote, decimal or with 0x; raises `InputError` for anything else."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise InputError(f"an address must be a number, as 4096 or 0x1000, not {text!r}") from None
+
+
 def whole_number(name: str, value: object, least: int | None = None) -> int:
     """A whole number that somebody gave; raises `InputError` with its name for anything else."""
     try:

@@ -48,11 +48,15 @@ class AxiSimulation:
         memory_bytes: int = MEMORY_BYTES,
         stock: bool = False,
         seed: int = 1,
+        base: int = 0,
     ):
+        assert not (stock and base), "the memory of cocotbext-axi begins at address 0"
         made = program(config, beats)
         self.build_seconds = made.seconds
-        self.memory_bytes = memory_bytes
-        settings = {"HEALD_MEMORY": str(memory_bytes), "HEALD_STOCK": str(int(stock))}
+        self.memory_bytes, self.base = memory_bytes, base
+        settings = {
+            f"HEALD_{n}": str(int(v)) for n, v in (("MEMORY", memory_bytes), ("STOCK", stock), ("BASE", base))
+        }
         start = (f"+verilator+seed+{1 + seed % 0x7FFFFFFE}", "+verilator+rand+reset+2")
         self._process = Process(made.directory / "program", "cosim.bus.axi_bench", settings, start)
 

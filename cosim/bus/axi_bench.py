@@ -23,7 +23,7 @@ PATIENCE = 100_000
 class Bench:
     """Models of the host and of the memory around the pins; methods that do not start with _ are commands."""
 
-    def __init__(self, dut: Any, size: int, stock: bool):
+    def __init__(self, dut: Any, size: int, stock: bool, base: int):
         self._dut, self._data = dut, bytearray(size)
         self._master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.aclk, dut.aresetn, False)
         bus = AxiBus.from_prefix(dut, "m_axi")
@@ -33,7 +33,7 @@ class Bench:
             write, read = ram.write_if, ram.read_if
             memory = [write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel]
         else:
-            self._memory = m = Memory(bus, dut.aclk, dut.aresetn, dut.cycles, self._data)
+            self._memory = m = Memory(bus, dut.aclk, dut.aresetn, dut.cycles, self._data, base)
             memory = [m.aw, m.w, m.b, m.ar, m.r]
         write, read = self._master.write_if, self._master.read_if
         host = [write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel]
@@ -119,7 +119,8 @@ async def serve(dut: Any) -> None:
         dut.plant.value = 0
         dut.aresetn.value = 1  # the models look for edges of reset
         await Timer(1, "step")
-        bench = Bench(dut, int(os.environ["HEALD_MEMORY"]), bool(int(os.environ["HEALD_STOCK"])))
+        size, stock, base = (int(os.environ[f"HEALD_{name}"]) for name in ("MEMORY", "STOCK", "BASE"))
+        bench = Bench(dut, size, bool(stock), base)
         Clock(dut.aclk, 2, "step").start(start_high=False)
         await bench.reset()
         await bench.behave(CALM)

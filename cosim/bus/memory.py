@@ -42,13 +42,13 @@ class _Write(NamedTuple):
 
 
 class Memory:
-    """Reads and writes `data`; addresses beyond it are answered with DECERR.
+    """Reads and writes `data`, whose first byte has the address `base`; others are answered with DECERR.
 
     `bus` is a `cocotbext.axi.AxiBus`, `cycles` a handle that counts the cycles of `clock`.
     """
 
-    def __init__(self, bus: Any, clock: Any, reset: Any, cycles: Any, data: bytearray):
-        self._clock, self._cycles, self._data = clock, cycles, data
+    def __init__(self, bus: Any, clock: Any, reset: Any, cycles: Any, data: bytearray, base: int = 0):
+        self._clock, self._cycles, self._data, self._base = clock, cycles, data, base
         self.aw = channels.AxiAWSink(bus.write.aw, clock, reset, False)
         self.w = channels.AxiWSink(bus.write.w, clock, reset, False)
         self.b = channels.AxiBSource(bus.write.b, clock, reset, False)
@@ -83,10 +83,13 @@ class Memory:
     def _due(self) -> int:
         return self._now() + self._random.randint(*self._environment.latency)
 
+    def _place(self, address: Any) -> int:
+        return (int(address) - self._base) % (1 << 32)
+
     async def _take_reads(self) -> None:
         while True:
             ar = await self.ar.recv()
-            read = _Read(int(ar.araddr), int(ar.arlen) + 1, 1 << int(ar.arsize), self._due())
+            read = _Read(self._place(ar.araddr), int(ar.arlen) + 1, 1 << int(ar.arsize), self._due())
             self._reads.setdefault(int(ar.arid), deque()).append(read)
             self._some_read.set()
 
@@ -129,7 +132,7 @@ class Memory:
             words = [await self.w.recv() for _ in range(int(aw.awlen) + 1)]
             transfers = [(int(w.wdata), int(w.wstrb)) for w in words]
             self._writes.put_nowait(
-                _Write(int(aw.awid), int(aw.awaddr), 1 << int(aw.awsize), transfers, self._due())
+                _Write(int(aw.awid), self._place(aw.awaddr), 1 << int(aw.awsize), transfers, self._due())
             )
 
     async def _answer_writes(self) -> None:

@@ -1,4 +1,4 @@
-"""Ways to machines as text: `uart:PORT[@BAUD]`, `mmio:CSR[@OFFSET],MEMORY[@OFFSET][+SIZE]`."""
+"""Ways to machines as text: `uart:PORT[@BAUD]`, `mmio:CSR[@OFFSET],MEMORY[@OFFSET][+SIZE][=BASE]`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from cosim.device.bus import Bus, BusError
 from cosim.device.mmio import Area, MmioBus
 from cosim.device.uart import BAUD, UartBus
 
-FORMS = "uart:PORT[@BAUD] or mmio:CSR_FILE[@OFFSET],MEMORY_FILE[@OFFSET][+SIZE]"
-_AREA = re.compile(r"(?P<path>[^@+,]+)(@(?P<offset>\w+))?(\+(?P<size>\w+))?")
+FORMS = "uart:PORT[@BAUD] or mmio:CSR_FILE[@OFFSET],MEMORY_FILE[@OFFSET][+SIZE][=BASE]"
+_AREA = re.compile(r"(?P<path>[^@+,=]+)(@(?P<offset>\w+))?(\+(?P<size>\w+))?")
 
 
 def open_bus(text: str) -> Bus:
@@ -20,7 +20,8 @@ def open_bus(text: str) -> Bus:
         return UartBus(port, _number(text, baud)) if at else UartBus(rest, BAUD)
     if sign and kind == "mmio" and rest.count(",") == 1:
         csr, memory = rest.split(",")
-        return MmioBus(_area(text, csr), _area(text, memory))
+        memory, based, base = memory.partition("=")
+        return MmioBus(_area(text, csr), _area(text, memory), _number(text, base if based else "0"))
     raise _malformed(text)
 
 

@@ -19,12 +19,16 @@ class UncertainError(BusError):
 class Bus(Protocol):
     """A way to a machine. Methods raise `BusError` when it does not answer, or refuses an access.
 
-    Offsets of registers are bytes (`hw.csr`); addresses of memory are those that the machine uses.
+    Offsets of registers are bytes (`hw.csr`); addresses of memory count from its first byte.
     """
 
     @property
+    def base(self) -> int:
+        """Where the machine finds the first byte of the memory: a multiple of `hw.csr.BASE_STEP`."""
+
+    @property
     def memory_bytes(self) -> int:
-        """Size of the memory, whose first address is 0."""
+        """Size of the memory."""
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
         """`count` registers, one after the other."""
@@ -49,6 +53,6 @@ def check_range(bus: Bus, address: int, size: int) -> None:
     """Raise `BusError` for bytes that do not lie in the memory."""
     if size < 0 or not 0 <= address <= bus.memory_bytes - size:
         raise BusError(
-            f"the device has {bus.memory_bytes:,} bytes of memory from address 0 on: "
+            f"the device has {bus.memory_bytes:,} bytes of memory: "
             f"{size:,} bytes at {address:#x} do not lie in it"
         )

@@ -98,6 +98,7 @@ class Device:
 
         Raises `BusError` when the device has less memory.
         """
+        job = job.placed()
         given = [(4 * first, words.astype("<u4").tobytes()) for first, words in images.segments(job.memory)]
         held = [(address, len(data)) for address, data in given]
         empty = list(zeros(held, job.windows))
@@ -116,7 +117,7 @@ class Device:
         start. Raises `InputError` for what the machine cannot take, `BusError` when it is at work already,
         does not end in time, or the bus fails.
         """
-        steps = host.steps(self.config, job)
+        steps = host.steps(self.config, job, self.bus.base)
         if (status := self.status).running:
             raise BusError(
                 f"the machine must be at rest before a run, not: {status} (Device.stop, or a reset)"

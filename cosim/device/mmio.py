@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cosim.device.bus import BusError, check_range
+from hw.csr import BASE_STEP
 
 #: Bytes of the registers.
 CSR_BYTES = 1 << 16
@@ -31,11 +32,17 @@ class Area:
 class MmioBus:
     """A `cosim.device.Bus` on mapped memory.
 
-    `memory` is what the machine sees from its address 0 on; it must not be held in a cache that the machine
-    does not see. Every access is of whole aligned words. Raises `BusError` when an area cannot be mapped.
+    `memory` is what the machine sees from its address `base` on; it must not be held in a cache that the
+    machine does not see. Every access is of whole aligned words. Raises `BusError` when an area cannot be
+    mapped, or the base is none.
     """
 
-    def __init__(self, csr: Area, memory: Area):
+    def __init__(self, csr: Area, memory: Area, base: int = 0):
+        if base not in range(0, 1 << 32, BASE_STEP):
+            raise BusError(
+                f"{memory.path}: its base must be a multiple of {BASE_STEP:,} below 2^32, not {base:#x}"
+            )
+        self.base = base
         self._csr = _Mapping(csr, CSR_BYTES)
         try:
             self._memory = _Mapping(memory, None)

@@ -86,6 +86,7 @@ class UartBus:
             self._line.close()
             raise
         self.memory_bytes = self.identity.memory_bytes
+        self.base = 0
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
         """See `Bus`."""

@@ -6,6 +6,8 @@
 //   NAME.memory.hex    what memory holds in the beginning; the rest is 0
 //   NAME.results.hex   what the reads after the wait must give
 //   NAME.expected.hex  words of the regions, and NAME.mask.hex the bits of them that count
+// `+base=HEX` says where address 0 of the program lies in memory (the register BASE): a multiple of 4,096, 0 by default.
+// With `+unknown` memory holds X where NAME.memory.hex gives nothing. Nothing that the machine says may be X.
 
 // Requests of a port come out after as many cycles as its memory takes to answer.
 module testbench_line #(
@@ -41,7 +43,7 @@ module testbench;
 
     reg host_valid = 0;
     reg [48:0] host_request = 0;
-    wire host_ready, response_valid, done;
+    wire host_ready, response_valid, running, done, failed;
     wire [31:0] response;
     wire a_valid, b_valid, c_valid, s_valid;
     wire [31:0] a_address, b_address, c_address;
@@ -85,9 +87,9 @@ module testbench;
         .store_response__valid(s_due),
         .store_response__ready(),
         .store_response__payload(1'b0),
-        .running(),
+        .running(running),
         .done(done),
-        .error(),
+        .error(failed),
         .cycle()
     );
 
@@ -100,9 +102,15 @@ module testbench;
 
     integer i, k;
     integer outside = 0;
+    reg [31:0] base = 0;
+
+    // The word of an address, counted from the first that the program has.
+    function [29:0] place_of(input [31:0] address);
+        place_of = (address - base) / 4 - FIRST;
+    endfunction
 
     function [31:0] word_at(input [31:0] address);
-        word_at = address[31:2] >= BASE && address[31:2] < BASE + WORDS ? memory[address[31:2]-BASE] : 0;
+        word_at = place_of(address) < WORDS ? memory[place_of(address)] : 0;
     endfunction
 
     // Answers are what memory holds in the cycle of the answer, so in the middle of it.
@@ -116,12 +124,27 @@ module testbench;
         if (s_valid && !rst) begin
             for (k = 0; k < WIDTH_STORE; k = k + 1) begin
                 if (s_request[32+8*WIDTH_STORE+k]) begin
-                    if (s_request[31:2] + k / 4 >= BASE && s_request[31:2] + k / 4 < BASE + WORDS)
-                        memory[s_request[31:2]+k/4-BASE][8*(k%4)+:8] <= s_request[32+8*k+:8];
+                    if (place_of(s_request[31:0] + k) < WORDS)
+                        memory[place_of(s_request[31:0]+k)][8*(k%4)+:8] <= s_request[32+8*k+:8];
                     else outside = outside + 1;
                 end
             end
         end
+    end
+
+    // What the machine says must be known: handshakes always, payloads and strobed bytes when they are valid.
+
+    integer unknown = 0;
+    reg [WIDTH_STORE*8-1:0] s_known;
+
+    always @(posedge clk) begin
+        for (i = 0; i < WIDTH_STORE; i = i + 1)
+            s_known[8*i+:8] = s_request[32+8*WIDTH_STORE+i] ? s_request[32+8*i+:8] : 8'd0;
+        if (!rst && (^{host_ready, response_valid, running, done, failed, a_valid, b_valid, c_valid, s_valid} === 1'bx
+            || (response_valid && ^response === 1'bx)
+            || (a_valid && ^a_address === 1'bx) || (b_valid && ^b_address === 1'bx) || (c_valid && ^c_address === 1'bx)
+            || (s_valid && ^{s_request[31:0], s_request[32+8*WIDTH_STORE+:WIDTH_STORE], s_known} === 1'bx)))
+            unknown = unknown + 1;
     end
 
     // The host.
@@ -152,7 +175,8 @@ module testbench;
 
     initial begin
         if (!$value$plusargs("program=%s", folder)) folder = "program0";
-        for (k = 0; k < WORDS; k = k + 1) memory[k] = 0;
+        if (!$value$plusargs("base=%h", base)) base = 0;
+        if (!$test$plusargs("unknown")) for (k = 0; k < WORDS; k = k + 1) memory[k] = 0;
         for (k = 0; k < SCRIPT; k = k + 1) script[k] = 0;
         $readmemh({folder, ".script.hex"}, script);
         $readmemh({folder, ".memory.hex"}, memory);
@@ -163,7 +187,10 @@ module testbench;
         rst <= 0;
         for (entry = 0; script[entry][51:48] != 0; entry = entry + 1) begin
             case (script[entry][51:48])
-                1: access(1, script[entry][47:0]);
+                1:
+                if (script[entry][47:32] == BASE_REGISTER)
+                    access(1, {script[entry][47:32], script[entry][31:0] + base});
+                else access(1, script[entry][47:0]);
                 2: begin
                     access(2, script[entry][47:0]);
                     if (value !== results[result]) tell("register", script[entry][47:32], value, results[result]);
@@ -173,7 +200,7 @@ module testbench;
                 4: first = script[entry][31:0];
                 5:
                 for (word = 0; word < script[entry][31:0]; word = word + 1) begin
-                    value = memory[first+word-BASE];
+                    value = memory[first+word-FIRST];
                     if ((value & mask[place]) !== (expected[place] & mask[place]))
                         tell("word", 4 * (first + word), value & mask[place], expected[place] & mask[place]);
                     place = place + 1;
@@ -182,7 +209,8 @@ module testbench;
             endcase
         end
         if (outside != 0) $display("%0d bytes were stored outside of the memory", outside);
-        if (wrong == 0 && outside == 0)
+        if (unknown != 0) $display("in %0d cycles something that the machine said was unknown", unknown);
+        if (wrong == 0 && outside == 0 && unknown == 0)
             $display("PASS: %0d words of memory and %0d registers are as expected", place, result);
         else $display("FAIL: %0d words or registers differ", wrong);
         $finish;

@@ -30,7 +30,7 @@ from heald.cli.options import (
 from heald.cli.run_files import Files, about, read_inputs, write
 from heald.progress import Progress, shown
 from heald.report.console import stdout
-from hw.errors import InputError
+from hw.errors import InputError, address
 from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 #: Options that only say what `--matmul` means.
 _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b")
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
+_MEMORIES = ("stall", "latency", "bandwidth", "base")
 #: Options that say how a model is read.
 _OF_MODELS = ("allow_host", "dim", "dynamic", "fixed_point")
 #: Options that a kind of source refuses, with what they go with.
@@ -56,7 +57,7 @@ _REFUSED = {
         "print_after_all": "what is compiled",
         "refine": "products and convolutions",
     },
-    "--device": dict.fromkeys(("stall", "latency", "bandwidth", "waves", "trace", "report"), "a simulation"),
+    "--device": dict.fromkeys((*_MEMORIES, "waves", "trace", "report"), "a simulation"),
 }
 
 
@@ -124,11 +125,12 @@ class _Run:
 @reading
 @backend
 @click.option(
-    "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
+    "--device", metavar="ADDRESS", help="A board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE][=BASE]."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
 @memories
+@click.option("--base", metavar="ADDRESS", type=address, default="0", help="Where address 0 lies in memory.")
 @refinement
 @click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
@@ -182,7 +184,7 @@ def _ran(asked: _Run, say: Progress) -> Run:
             made.check_reference()  # not after minutes
         with about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
-        ports |= {"waves": asked.files.waves, "host_only": asked.options["host_only"]}
+        ports |= {name: asked.options[name] for name in ("waves", "base", "host_only")}
         run = made.run(given, on=on, seed=seed, progress=say, **ports)
         if asked.options["compare"]:
             say("onnxruntime executes the model")

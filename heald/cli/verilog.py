@@ -9,29 +9,26 @@ import click
 
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
 from heald.files import check_directory, write_directory
-from hw.package import csr_page, description, header
+from hw.package import description
+from hw.package.registers import register_files
+from hw.synthesis.flow import TOPS, design
 
 
 @click.command("verilog")
 @hardware
-@directory("Directory for heald.v, heald.h, csr.md and heald.json.")
+@click.option("--top", type=click.Choice(("core", "axi", "uart")), default="core", help="The bus around it.")
+@directory("Directory for TOP.v, TOP.json, heald.rdl, heald.h, heald.xml and csr.md.")
 @as_json
-def command(hw: str, settings: tuple[str, ...], output: Path, json_: bool) -> None:
-    """Write the machine as Verilog, with C header, register map and a JSON description."""
+def command(hw: str, settings: tuple[str, ...], top: str, output: Path, json_: bool) -> None:
+    """Write the machine as Verilog, its registers as SystemRDL, C, IP-XACT and a page, and a JSON of all."""
     config = machine(hw, settings)
     check_directory(output)
     note(f"writing {config.name} ({config.hash}) to {output}")
-    from hw.emit import verilog
-
-    files = {"heald.v": verilog(config), "heald.h": header(config), "csr.md": csr_page(config)}
-    about = description(config, files)
-    files["heald.json"] = json.dumps(about, indent=2) + "\n"
-
-    def fill(folder: Path) -> None:
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-
-    write_directory(output, fill)
+    module, text = TOPS[top].module, design(config, TOPS[top], trace=True).verilog
+    files = {f"{module}.v": text, **register_files(config)}
+    about = description(config, module, files)
+    files[f"{module}.json"] = json.dumps(about, indent=2) + "\n"
+    write_directory(output, lambda folder: [(folder / n).write_text(files[n], "utf-8") for n in files])
     if json_:
         print_json({"directory": str(output)} | about)
     else:

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import csr, isa
 from hw.config import ENGINES, PORTS, MachineConfig
+from hw.rtl.bits import log2
 from hw.rtl.cgra.grid import Grid
 from hw.rtl.cgra_port import CgraPort
 from hw.rtl.core.channels import Channels
@@ -20,7 +21,15 @@ from hw.rtl.core.issue import Issue
 from hw.rtl.core.program import ProgramMemory
 from hw.rtl.core.sequencer import Sequencer
 from hw.rtl.gemm import Gemm
-from hw.rtl.interfaces import PC_BITS, ErrorReport, HostRequest, ReadPort, WritePort, warp_number
+from hw.rtl.interfaces import (
+    ADDRESS_BITS,
+    PC_BITS,
+    ErrorReport,
+    HostRequest,
+    ReadPort,
+    WritePort,
+    warp_number,
+)
 from hw.rtl.memory.accumulator import Accumulator
 from hw.rtl.memory.buffer import BankedBuffer
 from hw.rtl.memory.loader import Loader
@@ -108,7 +117,7 @@ class Machine(Component):
             m.submodules[name] = cleared(loader)
             m.submodules[f"{name}_target"] = buffers[name]
             connect(m, loader.write, buffers[name].write)
-            connect(m, loader.memory.request, flipped(getattr(self, f"{name}_request")))
+            _placed(m, loader.memory.request, getattr(self, f"{name}_request"), host.base)
             connect(m, flipped(getattr(self, f"{name}_response")), loader.memory.response)
             m.d.comb += loader.windows.eq(host.windows)
         m.submodules.gemm = cleared(gemm)
@@ -119,7 +128,7 @@ class Machine(Component):
         connect(m, gemm.drain, acc.drain)
         connect(m, storer.acc, acc.read)
         connect(m, storer.scratch, buffers["load_c"].read)
-        connect(m, storer.memory.request, flipped(self.store_request))
+        _placed(m, storer.memory.request, self.store_request, host.base)
         connect(m, flipped(self.store_response), storer.memory.response)
         m.d.comb += storer.windows.eq(host.windows)
         engines: dict[str, Engine] = {**loaders, "gemm": gemm}
@@ -260,3 +269,15 @@ class Machine(Component):
             host.stuck_report.warp.eq(stuck),
             host.stuck_report.pc.eq(pc),
         ]
+
+
+def _placed(m: Module, request: Any, port: Any, base: Value) -> None:
+    """Requests of an engine at a port of the machine, `base` behind what they count from."""
+    zeros = log2(csr.BASE_STEP)
+    asked = Value.cast(request.payload)  # the address is in its low bits
+    high = (asked[zeros:ADDRESS_BITS] + base[zeros:])[: ADDRESS_BITS - zeros]
+    m.d.comb += [
+        port.valid.eq(request.valid),
+        request.ready.eq(port.ready),
+        Value.cast(port.payload).eq(Cat(asked[:zeros], high, asked[ADDRESS_BITS:])),
+    ]

@@ -61,19 +61,23 @@ class Design:
 
 
 def design(
-    config: MachineConfig, top: Top, board: Board | None = None, serial: Serial | None = None
+    config: MachineConfig,
+    top: Top,
+    board: Board | None = None,
+    serial: Serial | None = None,
+    *,
+    trace: bool = False,
 ) -> Design:
     """The top of a machine as Verilog, with a board's pins where it has one.
 
-    `board` is needed by the top `board` alone. Raises `InputError` for a memory, a clock or a baud rate that
-    the top cannot have.
+    `board` is needed by the top `board` alone, `trace` says whether `core` has the ports of
+    simulation. Raises `InputError` for a memory, a clock or a baud rate that the top cannot have.
     """
     from hw import emit as core  # Amaranth takes half a second to import
     from hw.rtl.bus import emit
 
     if top.name == "core":
-        return Design(top, core.verilog(config, trace=False))
-
+        return Design(top, core.verilog(config, trace=trace))
     if top.name == "axi":
         return Design(top, emit.axi_verilog(config))
     serial = serial or Serial(MEMORY_BYTES, round(FREQUENCY * 1e6), BAUD)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cosim.backends import simulator
 from cosim.job import EventKind, Job, MachineError, Outcome, Region, Window
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw import isa
 from hw.assembly import assemble
@@ -109,6 +112,25 @@ def test_three_backends_observe_the_same_runs() -> None:
         assert [e.pc for e in outcome.events if e.warp == 2 and e.kind > EventKind.VOID] == [9, 10]
     assert cpp[1].error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 1)
     assert cpp[0].cycles < cpp[2].cycles
+
+
+def test_a_program_runs_alike_wherever_its_memory_lies() -> None:
+    """Results, events and cycles, at both ends of the memory and above 2 GiB; the model knows no base."""
+    plain, expected = product(WIDE, stall_seed=9)
+    bases = (0x1000, 0x3800_0000, 0x9ABC_D000, 0xFFEF_0000)
+    jobs = [plain, *(replace(plain, settings=replace(plain.settings, base=base)) for base in bases)]
+    first, *others = simulator(WIDE, "verilator").run(jobs)
+    np.testing.assert_array_equal(first.outputs[0], expected)
+    predicted = predict(WIDE, plain)
+    assert (first.events, first.cycles) == (predicted.events, predicted.cycles)
+    for outcome in others:
+        assert without_seconds(outcome) == without_seconds(first)
+
+
+@pytest.mark.parametrize("base", [4, -4096, 1 << 32])
+def test_a_base_is_a_multiple_of_a_page(small: MachineConfig, base: int) -> None:
+    with pytest.raises(InputError, match=r"base must be a multiple of 4,096 below 2\^32"):
+        MemorySettings.of(small, base=base)
 
 
 def test_an_unknown_simulator_is_refused(small: MachineConfig) -> None:

@@ -53,6 +53,16 @@ def test_random_runs_are_right_and_break_no_rule(stock: bool) -> None:
         assert bus.state()["irq"] == 0
 
 
+def test_memory_may_begin_anywhere_in_the_machines_address_space() -> None:
+    with AxiSimulation(UNEVEN, beats=UNEVEN_BEATS, base=0x9ABC_D000) as bus:
+        bus.behave(rough(3))
+        case = cases(UNEVEN)[0]
+        outcome = Device(bus).run(case.job)
+        assert case.right(outcome)
+        assert outcome.counters["STORE_WORDS"] > 0
+        assert bus.violations() == []
+
+
 def test_slow_memory_makes_runs_longer_and_no_other(machine: tuple[AxiSimulation, Device]) -> None:
     bus, device = machine
     bus.behave(CALM)

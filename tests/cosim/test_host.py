@@ -38,6 +38,7 @@ def test_a_run_clears_loads_checks_opens_and_starts_in_this_order(small: Machine
         ("WINDOW0_LAST", 31),
         ("WINDOW0_PERMIT", 1),
         ("WINDOW1_PERMIT", 0),
+        ("BASE", 0),
         ("ENABLE", 4),
         ("WATCHDOG", 9),
         ("CONTROL", 1),

@@ -10,7 +10,7 @@ import pytest
 
 from cosim.build import verilog
 from cosim.toolchain import find
-from hw.config import MachineConfig, load
+from hw.config import PORTS, MachineConfig, load
 from hw.emit import LINT_OFF, TOP
 from hw.package import ports
 from tests.budget import sweep
@@ -18,12 +18,12 @@ from tests.hw.latches import latches
 from tests.machines import TEST, WIDE
 
 
-def lint(text: str, folder: Path) -> str:
+def lint(text: str, folder: Path, top: str = TOP) -> str:
     """What Verilator's linter says with all warnings on, those apart that the text itself turns off."""
     tools = find()
     path = folder / "heald.v"
     path.write_text(text)
-    command = [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", TOP, str(path)]
+    command = [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", top, str(path)]
     place = {"VERILATOR_ROOT": str(tools.root)}
     done = subprocess.run(command, capture_output=True, text=True, env=place, check=False)
     return done.stdout + done.stderr
@@ -66,18 +66,33 @@ def test_no_latch_hides_behind_full_case() -> None:
     assert latches(text + before + "    endcase\n  end\n") == []
 
 
+def documented(config: MachineConfig) -> dict[str, tuple[str, int]]:
+    """Direction and width of the ports of the core, as docs/ports.md has them."""
+    streams = {"host_request": ("input", 16 + 32 + 1), "host_response": ("output", 32)}
+    for port in PORTS:
+        width = config.port_bytes(port)
+        store = port == "store"
+        streams[f"{port}_request"] = "output", 32 + (8 * width + width) * store
+        streams[f"{port}_response"] = "input", 1 if store else 8 * width + 1
+    found = {"clk": ("input", 1), "rst": ("input", 1)}
+    for name, (direction, payload) in streams.items():
+        back = "output" if direction == "input" else "input"
+        found |= {f"{name}__valid": (direction, 1), f"{name}__ready": (back, 1)}
+        found[f"{name}__payload"] = direction, payload
+    widths = {"running": 1, "done": 1, "error": 1, "cycle": 48}
+    widths |= dict.fromkeys(("trace_issue", "trace_void", "trace_complete", "trace_signal"), config.warps)
+    widths["trace_pc"] = 16 * config.warps
+    if stores := len(config.store_pes):
+        widths["trace_output"] = stores
+        widths |= dict.fromkeys(("trace_output_address", "trace_output_value"), 32 * stores)
+    return found | {name: ("output", width) for name, width in widths.items()}
+
+
 @pytest.mark.parametrize("config", [TEST, WIDE], ids=["cgra", "no cgra"])
 def test_the_top_has_the_documented_ports(config: MachineConfig) -> None:
-    text, _ = verilog(config)
-    top = text[text.index(f"module {TOP}(") :]
-    top = top[: top.index("\nendmodule")]
-    found = {
-        (name, direction, int(high or 0) + 1)
-        for direction, high, name in re.findall(
-            r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE
-        )
-    }
-    assert found == {(p["name"], p["direction"], p["width"]) for p in ports(config)}
+    found = ports(verilog(config)[0], TOP)
+    assert {p["name"]: (p["direction"], p["width"]) for p in found} == documented(config)
+    assert len(found) == len(documented(config))
 
 
 def test_no_two_wires_of_a_module_have_one_name() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,8 +17,11 @@ from heald.testing.problems import compile_problem
 from hw import csr, isa
 from hw.assembly import disassemble_words
 from hw.config import load, preset_names
-from hw.package import csr_page, description, header, isa_page, ports
+from hw.package import csr_page, isa_page
+from hw.package.registers import register_files
 from sw.problem import Product
+from tests.budget import sweep
+from tests.cosim.test_verilog import lint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,41 +122,79 @@ def test_disasm_of_a_missing_file(heald: Any) -> None:
     assert "no-such-file: cannot be read" in heald("disasm", "no-such-file").err
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", sweep(preset_names(), kept=("test",)))
 def test_the_header_compiles_and_agrees_with_the_registers(preset: str, tmp_path: Path) -> None:
+    """Places of all registers, places and widths of fields, values of constants and causes, in C."""
     config = load(preset)
-    text = header(config)
-    (tmp_path / "heald.h").write_text(text)
-    defines = dict(re.findall(r"#define (\w+) (\S+)", text))
-    for register in csr.registers(config):
-        assert int(defines[f"HEALD_REG_{register.name}"], 0) == register.offset
-    assert len(defines) == len(re.findall("#define", text)) - 1, "the guard apart, all names differ"
+    (tmp_path / "heald.h").write_text(register_files(config)["heald.h"])
+    facts = {f"offsetof(heald_t, {r.name})": r.offset for r in csr.registers(config)}
+    for r in csr.registers(config):
+        for field in r.fields:
+            facts[f"HEALD__{r.name}__{field.name}_bp"] = field.low
+            facts[f"HEALD__{r.name}__{field.name}_bm"] = (1 << field.width) - 1 << field.low
+    values = {name: value for name, value in csr.constants(config).items() if name != "VERSION"}
+    facts |= {f"HEALD__{name}__VALUE_reset": value for name, value in values.items()}
+    facts |= {f"HEALD_CAUSE_{cause.name}": cause.value for cause in isa.Cause}
+    checks = "".join(f'_Static_assert({what} == {value}u, "{what}");\n' for what, value in facts.items())
+    (tmp_path / "check.c").write_text(f'#include <stddef.h>\n#include "heald.h"\n{checks}')
+    done = subprocess.run(
+        ["cc", "-Wall", "-Werror", "-c", "check.c"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
-def test_the_interface_names_every_port_once() -> None:
-    names = [p["name"] for p in ports(load("default"))]
-    assert len(names) == len(set(names))
-    about = description(load("default"), {"a": "text"})
-    assert about["configuration"]["rows"] == 16
-    assert len(about["files"]["a"]) == 64
+def test_peakrdl_reads_the_register_map(tmp_path: Path) -> None:
+    files = register_files(load("test"))
+    registers = {r.name: r for r in csr.registers(load("test"))}
+    component = ElementTree.fromstring(files["heald.xml"])
+    space = component.tag.removesuffix("component")
+    found = {
+        register.findtext(f"{space}name"): register.findtext(f"{space}addressOffset")
+        for register in component.iter(f"{space}register")
+    }
+    assert found == {name: f"'h{r.offset:x}" for name, r in registers.items()}
+    from peakrdl_html import HTMLExporter
+    from systemrdl import RDLCompiler
+
+    (tmp_path / "heald.rdl").write_text(files["heald.rdl"])
+    compiler = RDLCompiler()
+    compiler.compile_file(str(tmp_path / "heald.rdl"))
+    HTMLExporter().export(compiler.elaborate().top, str(tmp_path / "html"))
+    pages = "".join(page.read_text() for page in (tmp_path / "html/content").iterdir())
+    assert all(register.meaning in pages for register in registers.values())
 
 
-def test_verilog_writes_what_its_description_says(heald: Any, tmp_path: Path) -> None:
-    ended = heald("verilog", "--hw", "test", "--set", "cgra=none", "-o", tmp_path / "out", "--json")
+@pytest.mark.parametrize(
+    ("preset", "top", "changes"),
+    [
+        ("test", "axi", ("--set", "cgra=none")),
+        *(
+            pytest.param(preset, top, (), marks=pytest.mark.slow)
+            for preset in preset_names()
+            for top in ("core", "axi", "uart")
+        ),
+    ],
+)
+def test_verilog_writes_every_top_without_synthesis_tools(
+    heald: Any,
+    preset: str,
+    top: str,
+    changes: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hw.synthesis.tools.find", lambda name: pytest.fail(f"{name} is asked for"))
+    module = {"core": "heald"}.get(top, f"heald_{top}")
+    ended = heald("verilog", "--hw", preset, *changes, "--top", top, "-o", tmp_path / "out", "--json")
     assert ended.code == 0, ended.err
     about = json.loads(ended.out)
     files = {p.name for p in (tmp_path / "out").iterdir()}
-    assert files == {"heald.v", "heald.h", "csr.md", "heald.json"}
-    text = (tmp_path / "out/heald.v").read_text()
-    top = text[re.search(r"^module heald\b", text, re.MULTILINE).start() :]  # type: ignore[union-attr]
-    top = top[: top.index("endmodule")]
-    found = {
-        name: (direction, int(high or 0) + 1)
-        for direction, high, name in re.findall(
-            r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s+)?(\w+)\s*;", top, re.MULTILINE
-        )
-    }
-    assert found == {p["name"]: (p["direction"], p["width"]) for p in about["interface"]}
+    assert files == {f"{module}.v", "heald.rdl", "heald.h", "heald.xml", "csr.md", f"{module}.json"}
+    assert about["top"] == module
+    names = {p["name"] for p in about["interface"]}
+    assert len(names) == len(about["interface"])
+    assert {"core": "trace_pc", "axi": "s_axil_awaddr", "uart": "uart_rx"}[top] in names
+    assert lint((tmp_path / f"out/{module}.v").read_text(), tmp_path, module).count("%") == 0
 
 
 def test_verilog_needs_a_directory_it_can_make(heald: Any, tmp_path: Path) -> None:

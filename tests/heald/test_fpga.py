@@ -18,6 +18,7 @@ from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.package import csr_page
+from hw.package.registers import REGISTERS
 from hw.rtl.bus.board import Board, constraints, load_board
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis.flow import TOPS, Build, Design, Top, design
@@ -32,8 +33,7 @@ FILES = {
     "heald.f",
     "heald.lpf",
     "heald.core",
-    "heald.h",
-    "csr.md",
+    *REGISTERS,
     "report.md",
     "netlist.json",
     "nextpnr.json",
@@ -91,7 +91,7 @@ def test_the_files_are_a_project(heald: Any, verilog: object, tmp_path: Path) ->
     assert heald("fpga", "--hw", "tiny", "--device", "12k", "-o", tmp_path).code == 0
     assert (tmp_path / "heald.f").read_text() == "heald.v\n"
     assert 'FREQUENCY PORT "clk" 60 MHZ;' in (tmp_path / "heald.lpf").read_text()
-    assert "HEALD_REG_CONTROL" in (tmp_path / "heald.h").read_text()
+    assert "HEALD__CONTROL__START_bm" in (tmp_path / "heald.h").read_text()
     assert (tmp_path / "csr.md").read_text() == csr_page(load("tiny"))
     assert "heald" in json.loads((tmp_path / "netlist.json").read_text())["modules"]
     report = (tmp_path / "report.md").read_text()
@@ -153,7 +153,7 @@ def test_xilinx_is_synthesised_only(heald: Any, verilog: object, tmp_path: Path)
     assert (found["fmax_mhz"], found["device"], found["dsps"]) == (None, None, 1)
     assert {path.name for path in tmp_path.iterdir()} == {
         "mine.txt", "heald.v", "heald.f", "heald.xdc", "heald.core",
-        "heald.h", "csr.md", "report.md", "netlist.json",
+        *REGISTERS, "report.md", "netlist.json",
     }  # fmt: skip
     assert "-period 10.000 [get_ports clk]" in (tmp_path / "heald.xdc").read_text()
     assert "no place and route for xilinx" in (tmp_path / "report.md").read_text()
@@ -170,7 +170,7 @@ def test_the_files_of_another_top_are_removed(
     assert heald("fpga", "--hw", "tiny", "--top", "axi", "--synth-only", "-o", tmp_path).code == 0
     assert {path.name for path in tmp_path.iterdir()} == {
         "heald_mine.v", "heald_axi.v", "heald_axi.f", "heald_axi.lpf", "heald_axi.core",
-        "heald.h", "csr.md", "report.md", "netlist.json",
+        *REGISTERS, "report.md", "netlist.json",
     }  # fmt: skip
 
 
@@ -403,8 +403,8 @@ def test_a_board_gives_a_bitstream_with_its_pins(
     assert ended.code == 0
     found = json.loads(ended.out)
     assert (found["board"], found["top"], found["device"]) == ("ulx3s", "heald_ecp5", "85k")
-    own = {name.replace("heald.", "heald_ecp5.") for name in FILES if name != "heald.h"}
-    own |= {"heald.h", "heald_ecp5.config", "heald_ecp5.bit"}
+    own = {name.replace("heald.", "heald_ecp5.") for name in FILES.difference(REGISTERS)}
+    own |= {*REGISTERS, "heald_ecp5.config", "heald_ecp5.bit"}
     assert {path.name for path in tmp_path.iterdir()} == own
     assert 'LOCATE COMP "clk" SITE "G2";' in (tmp_path / "heald_ecp5.lpf").read_text()
     bits = (tmp_path / "heald_ecp5.bit").read_bytes()

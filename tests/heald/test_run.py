@@ -87,6 +87,7 @@ def test_every_option_that_describes_a_product(heald: Any, quick: Any) -> None:
         *("run", "--matmul", "5x6x7", "--hw", "test", "--json", "--seed", 3, "--stall", 9, "--batch", "2x3"),
         *("--type-a", "uint8", "--type-b", "uint8", "--zero-a", 255, "--zero-b", 7),
         *("--transpose-a", "--transpose-b", "--latency", "load_a=50", "--bandwidth", "store=3"),
+        *("--base", "0x80000000"),
     )
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["operators"][0]["shape"] == [2, 3, 5, 7]
@@ -205,6 +206,8 @@ def test_a_stage_can_be_printed(heald: Any, quick: Any) -> None:
         ((*SHAPE, "--latency", "load_d=3"), "--latency must be PORT=N"),
         ((*SHAPE, "--bandwidth", "load_a=9"), "bandwidth of load_a must be 1 to 8"),
         ((*SHAPE, "--bandwidth", "load_a"), "--bandwidth must be PORT=N"),
+        ((*SHAPE, "--base", "80k"), "an address must be a number, as 4096 or 0x1000, not '80k'"),
+        ((*SHAPE, "--base", "0x80000100"), "base must be a multiple of 4,096 below 2^32, not 0x80000100"),
         ((*SHAPE, "--inputs", "no-such.npz"), "no-such.npz: no such file"),
         ((*SHAPE, "--outputs", "no/such/dir/x.npz"), "directory no/such/dir does not exist"),
         ((*SHAPE, "--trace", "/"), "must be a file, not a directory"),

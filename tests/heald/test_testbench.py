@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_files_say_what_is_done_and_what_must_come_out(bench: Path) -> None:
     assert (status, error) == (0b11010, 0)
     assert cycles > 0
     text = (bench / "testbench.sv").read_text(encoding="utf-8")
-    assert f"localparam SCRIPT = {len(numbers(bench / 'program0.script.hex'))};" in text
+    assert f"parameter SCRIPT = {len(numbers(bench / 'program0.script.hex'))};" in text
     assert "./testbench +program=program0" in (bench / "README.txt").read_text(encoding="utf-8")
 
 
@@ -51,26 +52,43 @@ def test_a_directory_with_a_test_bench_is_run_as_any_other(bench: Path, heald: A
     assert ended.code == 0, ended.err
 
 
+def flipped(bench: Path) -> None:
+    """Expect another bit of a word of a tensor."""
+    path = bench / "program0.expected.hex"
+    place = next(i for i, bits in enumerate(numbers(bench / "program0.mask.hex")) if bits & 1)
+    words = numbers(path)
+    words[place] ^= 1
+    path.write_text("".join(f"{word:08x}\n" for word in words))
+
+
+def forgotten(bench: Path) -> None:
+    """Leave out all that memory holds before the run."""
+    (bench / "program0.memory.hex").write_text("")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="Icarus Verilog (Debian: iverilog) is not installed"
 )
-@pytest.mark.parametrize("spoilt", [False, True], ids=["right", "spoilt"])
-def test_icarus_finds_what_was_predicted(bench: Path, spoilt: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "arguments", "said"),
+    [
+        (lambda bench: None, (), "PASS: "),
+        (lambda bench: None, ("+base=9abcd000", "+unknown"), "PASS: "),
+        (lambda bench: None, ("+base=9abcd004",), "FAIL: "),
+        (flipped, (), "FAIL: 1 "),
+        (forgotten, ("+unknown",), "was unknown"),
+    ],
+    ids=["right", "elsewhere, with X", "no base", "flipped", "X is read"],
+)
+def test_icarus_finds_what_was_predicted(
+    bench: Path, change: Callable[[Path], None], arguments: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
     folder = shutil.copytree(bench, tmp_path / "bench")
-    if spoilt:
-        path = folder / "program0.expected.hex"
-        place = next(i for i, bits in enumerate(numbers(folder / "program0.mask.hex")) if bits & 1)
-        words = numbers(path)
-        words[place] ^= 1
-        path.write_text("".join(f"{word:08x}\n" for word in words))
+    change(folder)
     subprocess.run(ICARUS, cwd=folder, check=True, timeout=600)
-    ended = subprocess.run(
-        ["./testbench", "+program=program0"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    assert ended.stdout.splitlines()[-1].startswith("FAIL: 1 " if spoilt else "PASS: ")
+    command = ["./testbench", "+program=program0", *arguments]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=600)
+    lines = ended.stdout.splitlines()
+    assert any(said in line for line in lines[-2:]), lines[-20:]
+    assert lines[-1].startswith("PASS: " if said == "PASS: " else "FAIL: ")

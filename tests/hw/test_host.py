@@ -85,15 +85,18 @@ def test_only_a_whole_program_that_was_checked_may_start(
     drive(body)
 
 
-def test_warps_and_windows_stay_as_they_are_during_a_run() -> None:
+def test_warps_windows_and_base_stay_as_they_are_during_a_run() -> None:
     async def body(ctx: Any, host: Host, access: Access) -> None:
         await access("ENABLE", 1)
         await access("WINDOW0_LAST", 99)
+        await access("BASE", 0x8765_4FFF)
         await program(access, 0, PROGRAM, crc(PROGRAM))
         await access("CONTROL", 1 << csr.START)
         await access("ENABLE", 3)
         await access("WINDOW0_LAST", 7)
+        await access("BASE", 0)
         assert (await access("ENABLE"), await access("WINDOW0_LAST")) == (1, 99)
+        assert (await access("BASE"), ctx.get(host.base)) == (0x8765_4000, 0x8765_4000)
 
     drive(body)
 

@@ -12,7 +12,7 @@ from hw.config import MachineConfig
 from hw.rtl.bits import log2, where
 from hw.rtl.core.counters import WORD_BITS, RegisterMemory
 from hw.rtl.core.registers import register_words
-from hw.rtl.interfaces import ErrorReport, HostRequest, warp_number, windows_layout
+from hw.rtl.interfaces import ADDRESS_BITS, ErrorReport, HostRequest, warp_number, windows_layout
 
 
 class State(enum.Enum):
@@ -42,9 +42,7 @@ class Host(Component):
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        constants = {"ID": csr.IDENTIFICATION, "VERSION": csr.VERSION}
-        constants |= {"HASH_LOW": int(config.hash[8:], 16), "HASH_HIGH": int(config.hash[:8], 16)}
-        constants |= {f"CONFIG_{name.upper()}": v for name, v in csr.capabilities(config).items()}
+        constants = csr.constants(config)
         self._memory = RegisterMemory(
             config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
         )
@@ -68,6 +66,7 @@ class Host(Component):
                 "error_report": In(ErrorReport),
                 "stuck_report": In(ErrorReport),
                 "windows": Out(windows_layout(config)),
+                "base": Out(ADDRESS_BITS),
                 "program_write": Out(1),
                 "program_warp": Out(warp_number(config)),
                 "program_address": Out(log2(config.imem_words)),
@@ -254,13 +253,18 @@ class Host(Component):
     def _settings(
         self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal
     ) -> dict[str, object]:
-        """Registers that the host writes and reads back; warps and windows stay as they are during a run."""
+        """Registers that the host writes and reads back; but for the watchdog they stay during a run."""
         settable = (state == State.IDLE) | self.done
         with m.If(writes["ENABLE"] & settable):
             m.d.sync += self.enable.eq(value)
         with m.If(writes["WATCHDOG"]):
             m.d.sync += watchdog.eq(value)
-        reads: dict[str, object] = {"ENABLE": self.enable, "WATCHDOG": watchdog}
+        zeros = log2(csr.BASE_STEP)
+        base = Signal(ADDRESS_BITS - zeros)
+        with m.If(writes["BASE"] & settable):
+            m.d.sync += base.eq(value[zeros:])
+        m.d.comb += self.base.eq(base << zeros)
+        reads: dict[str, object] = {"ENABLE": self.enable, "WATCHDOG": watchdog, "BASE": self.base}
         # The memory in which the host reads bounds of windows has no reset: nor have these.
         bounds = []
         for i in range(self._config.windows):

@@ -42,6 +42,7 @@ class FakeBus:
             self.set(f"CONFIG_{name.upper()}", value)
         self._done = done
         self.idles = 0
+        self.base = 0
 
     def set(self, name: str, value: int) -> None:
         self.registers[self.at[name]] = value

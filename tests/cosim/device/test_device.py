@@ -51,6 +51,19 @@ def test_what_windows_hold_besides_the_jobs_arrays_becomes_zero(small: MachineCo
     assert [o.tolist() for o in outcome.outputs] == [[0, 0, 1, 2, 3, 4]]
 
 
+def test_a_job_lies_behind_its_base_and_the_machine_finds_it_behind_that_of_the_memory(
+    small: MachineConfig,
+) -> None:
+    bus = FakeBus(small)
+    bus.base = 0x8000_0000
+    made = job(small, settings=MemorySettings.of(small, base=0x4000))
+    outcome = Device(bus, small).run(made)
+    assert bus.registers[bus.at["BASE"]] == 0x8000_4000
+    assert bus.memory[0x47FF:0x4805].hex() == "ee01010101ee"
+    assert set(bus.memory[0x100:0x810]) == {0xEE}
+    assert [o.tolist() for o in outcome.outputs] == [[0, 0, 1, 2, 3, 4]]
+
+
 def test_zeros_cover_each_byte_of_the_windows_once() -> None:
     rng = np.random.default_rng(5)
     for _ in range(200):
@@ -99,7 +112,7 @@ def test_other_machines_are_identified_by_their_registers(small: MachineConfig) 
     ("register", "value", "message"),
     [
         ("ID", 0, "register ID must be 0x4845414c, not 0x00000000: what answers is no Heald machine"),
-        ("VERSION", 0x10000, "register VERSION must be 4.0, not 1.0"),
+        ("VERSION", 0x10000, "register VERSION must be 4.1, not 1.0"),
         ("CONFIG_ROWS", 3, r"CONFIG_\.\.\. tell a machine that cannot be: rows .* power of two"),
         ("CONFIG_ROWS", 2, "its registers contradict its hash"),
     ],
@@ -128,7 +141,7 @@ def test_another_machine_than_the_one_wanted_is_refused(small: MachineConfig) ->
 
 
 def test_what_does_not_fit_or_is_at_work_is_refused(small: MachineConfig) -> None:
-    with pytest.raises(BusError, match=r"2,048 bytes of memory .* 4 bytes at 0x800"):
+    with pytest.raises(BusError, match=r"2,048 bytes of memory: 4 bytes at 0x800"):
         Device(FakeBus(small, 2048), small).run(job(small))
     with pytest.raises(BusError, match="lie in it"):
         Device(FakeBus(small, 0x320), small).run(job(small, memory=()))

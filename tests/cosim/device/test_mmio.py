@@ -44,13 +44,28 @@ def test_an_address_names_registers_and_memory(tmp_path: Path) -> None:
     assert part.memory_bytes == 256
     with pytest.raises(BusError, match="1 bytes at 0x100"):
         part.write_memory(256, b"x")
-    whole.close()
-    part.close()
+    placed = open_bus(f"mmio:{tmp_path / 'csr'},{tmp_path / 'mem'}@0x1000+256=0x80000000")
+    assert (whole.base, part.base, placed.base) == (0, 0, 1 << 31)
+    with pytest.raises(BusError, match="its base must be a multiple of 4,096 below 2\\^32, not 0x80000004"):
+        open_bus(f"mmio:{tmp_path / 'csr'},{tmp_path / 'mem'}=0x80000004")
+    for bus in (whole, part, placed):
+        bus.close()
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "uart:", "usb:x", "/dev/ttyUSB0", "uart:x@fast", "mmio:a", "mmio:a,b,c", "mmio:a@z,b", "mmio:a,b+"],
+    [
+        "",
+        "uart:",
+        "usb:x",
+        "/dev/ttyUSB0",
+        "uart:x@fast",
+        "mmio:a",
+        "mmio:a,b,c",
+        "mmio:a@z,b",
+        "mmio:a,b+",
+        "mmio:a,b=",
+    ],
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(BusError) as error:

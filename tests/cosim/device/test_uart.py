@@ -44,7 +44,7 @@ def test_any_bytes_of_memory(small: MachineConfig) -> None:
         bus.write_memory(address, data)
         assert bus.read_memory(address, size) == data
     assert fake.memory == wanted
-    with pytest.raises(BusError, match=r"65,536 bytes of memory .* 5 bytes at 0xfffc"):
+    with pytest.raises(BusError, match=r"65,536 bytes of memory: 5 bytes at 0xfffc"):
         bus.read_memory(0xFFFC, 5)
 
 
