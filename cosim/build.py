@@ -72,15 +72,18 @@ class Build:
     seconds: float
 
 
-def verilog(config: MachineConfig) -> tuple[str, float]:
-    """Verilog text of a machine, and the seconds that making it took now (0.0 from the cache)."""
+def verilog(config: MachineConfig, *, gated: bool = False) -> tuple[str, float]:
+    """Verilog text of a machine, and the seconds that making it took now (0.0 from the cache).
+
+    `gated` is that of `hw.rtl.machine.Machine`.
+    """
 
     def make() -> str:
         from hw import emit  # Amaranth takes half a second to import
 
-        return emit.verilog(config)
+        return emit.verilog(config, gated=gated)
 
-    return generated(config, "core", make)
+    return generated(config, "gated core" if gated else "core", make)
 
 
 def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple[str, float]:
@@ -111,7 +114,7 @@ def build(config: MachineConfig, text: str | None = None, waves: str | None = No
     kind = wave_kind(waves)
     seconds = 0.0
     if text is None:
-        text, seconds = verilog(config)
+        text, seconds = verilog(config, gated=True)
     options = [*_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
     return executables(text, HARNESS, MAINS, options, kind, seconds)
 

@@ -42,15 +42,16 @@ _TRIGGER = re.compile(r"if \((\\\$auto\$verilog_backend\S+ )\) begin end")
 _MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 
 
-def verilog(config: MachineConfig, *, trace: bool = True) -> str:
+def verilog(config: MachineConfig, *, trace: bool = True, gated: bool = False) -> str:
     """Verilog text of the machine, top module `heald`; equal configurations give equal text.
 
-    `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine.
+    `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine,
+    `gated` whether the clock of the grid rests while the grid does nothing (`hw.rtl.machine.Machine`).
     Uses the Yosys that comes with Amaranth, whatever is installed besides.
     """
     from hw.rtl.machine import Machine
 
-    return of_machine(Machine(config, trace=trace), TOP, config)
+    return of_machine(Machine(config, trace=trace, gated=gated), TOP, config)
 
 
 def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    Const,
+    DomainRenamer,
+    Instance,
+    Module,
+    Mux,
+    ResetInserter,
+    ResetSignal,
+    Signal,
+    Value,
+)
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
@@ -36,6 +49,8 @@ from hw.rtl.memory.loader import Loader
 from hw.rtl.memory.storer import Storer
 
 LOADERS = ("load_a", "load_b", "load_c")
+#: Cycles after which nothing in the grid changes any more when it does nothing.
+SETTLED = 16
 #: Gives a component the reset by `clear`.
 Cleared = Callable[[Component], Any]
 Engine = Loader | Gemm | Storer | CgraPort
@@ -46,11 +61,13 @@ class Machine(Component):
 
     **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`; `trace_output*`, the stores
     of the grid, have a place for each of `config.store_pes`. They are there for simulation: without `trace`
-    the machine has none of them and is otherwise the same.
+    the machine has none of them and is otherwise the same. `gated` lets the clock of the grid rest while the
+    grid does nothing, by the cell `clock_gate`: a simulation is faster then.
     """
 
-    def __init__(self, config: MachineConfig, *, trace: bool = True):
+    def __init__(self, config: MachineConfig, *, trace: bool = True, gated: bool = False):
         self.config = config
+        self._gated = gated
         ports: dict[str, object] = {
             "host_request": In(stream.Signature(HostRequest)),
             "host_response": Out(stream.Signature(32)),
@@ -133,19 +150,27 @@ class Machine(Component):
         m.d.comb += storer.windows.eq(host.windows)
         engines: dict[str, Engine] = {**loaders, "gemm": gemm}
         if c.cgra is not None:
-            engines["cgra"] = self._grid(m, cleared, storer, acc, buffers["load_c"])
+            engines["cgra"] = self._grid(m, cleared, host, storer, acc, buffers["load_c"])
         engines["store"] = storer
         for engine in engines.values():
             m.d.comb += engine.control.stop.eq(host.stop)
         return engines
 
     def _grid(
-        self, m: Module, cleared: Cleared, storer: Storer, acc: Accumulator, scratch: BankedBuffer
+        self,
+        m: Module,
+        cleared: Cleared,
+        host: Host,
+        storer: Storer,
+        acc: Accumulator,
+        scratch: BankedBuffer,
     ) -> CgraPort:
         """The grid and the output buffer."""
         c = self.config
         grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
-        m.submodules.cgra = cleared(grid)
+        m.submodules.cgra = DomainRenamer("grid" if self._gated else "sync")(cleared(grid))
+        if self._gated:
+            self._gate(m, host.clear | grid.port.control.operation.valid | grid.port.control.busy)
         m.submodules.output_buffer = out
         connect(m, grid.port.acc, acc.rows)
         connect(m, grid.port.scratch, scratch.words)
@@ -160,6 +185,22 @@ class Machine(Component):
                 self._trace["trace_output_value"].word_select(i, 32).eq(store.value),
             ]
         return grid.port
+
+    def _gate(self, m: Module, works: Value) -> None:
+        """The clock of the grid, which rests some cycles after the last in which it `works`."""
+        m.domains.grid = ClockDomain("grid")
+        left = Signal(range(SETTLED + 1), init=SETTLED)
+        with m.If(works):
+            m.d.sync += left.eq(SETTLED)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        m.submodules.clock_gate = Instance(
+            "clock_gate",
+            i_clk=ClockSignal(),
+            i_enable=works | (left != 0) | ResetSignal(),
+            o_gated=ClockSignal("grid"),
+        )
+        m.d.comb += ResetSignal("grid").eq(ResetSignal())
 
     def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> Sequencer:
         """The warps with their programs, channels between them, queues to the engines."""
