@@ -25,7 +25,7 @@ def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
     count = log2(width) + 1
     numbers = dict.fromkeys(("read_from", "read_to", "used_to", "skip", "write_from", "write_to"), count)
     flags = dict.fromkeys(("last", "fresh", "reads"), 1)
-    places = {"start": log2(shape.lanes), "block": block_bits(shape, width)}
+    places = {"start": max(1, log2(shape.lanes)), "block": block_bits(shape, width)}
     return data.StructLayout(flags | numbers | places)
 
 
