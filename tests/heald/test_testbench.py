@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hw import csr
+from hw.config import load
 from tests.heald.network_models import perceptron, save
 
 #: What is run: a compiler of Verilog, and the command that it makes.
@@ -66,6 +69,15 @@ def forgotten(bench: Path) -> None:
     (bench / "program0.memory.hex").write_text("")
 
 
+def untold(bench: Path) -> None:
+    """Open a window at an address that is X."""
+    offset = next(r.offset for r in csr.registers(load("test")) if r.name == "WINDOW0_FIRST")
+    path = bench / "program0.script.hex"
+    text = path.read_text(encoding="utf-8")
+    assert f"0001{offset:04x}" in text
+    path.write_text(re.sub(rf"^(0001{offset:04x}).{{8}}$", r"\1xxxxxxxx", text, flags=re.MULTILINE))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="Icarus Verilog (Debian: iverilog) is not installed"
@@ -77,9 +89,10 @@ def forgotten(bench: Path) -> None:
         (lambda bench: None, ("+base=9abcd000", "+unknown"), "PASS: "),
         (lambda bench: None, ("+base=9abcd004",), "FAIL: "),
         (flipped, (), "FAIL: 1 "),
-        (forgotten, ("+unknown",), "was unknown"),
+        (forgotten, ("+unknown",), "FAIL: "),
+        (untold, (), "was unknown"),
     ],
-    ids=["right", "elsewhere, with X", "no base", "flipped", "X is read"],
+    ids=["right", "elsewhere, with X", "no base", "flipped", "X is read", "X in control"],
 )
 def test_icarus_finds_what_was_predicted(
     bench: Path, change: Callable[[Path], None], arguments: tuple[str, ...], said: str, tmp_path: Path
