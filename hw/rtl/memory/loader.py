@@ -85,6 +85,8 @@ class Loader(Component):
         connect(m, requests.request, flipped(self.memory.request))
         connect(m, flipped(self.memory.response), writer.response)
         connect(m, writer.write, flipped(self.write))
+        connect(m, taken.out, writer.operation)
+        connect(m, steps.out, writer.step)
 
         in_flight = Signal(range(limit + 1))
         m.d.sync += in_flight.eq(in_flight + taken.enters - writer.complete)
@@ -99,15 +101,9 @@ class Loader(Component):
             writer.stop.eq(control.stop),
             taken.enters.eq(requests.taken.valid),
             taken.data.eq(requests.taken.payload),
-            writer.operation.valid.eq(taken.out.valid),
-            writer.operation.payload.eq(taken.out.payload),
-            taken.out.ready.eq(writer.operation.ready),
             requests.step_room.eq(steps.room),
             steps.enters.eq(requests.step.valid),
             steps.data.eq(requests.step.payload),
-            writer.step.valid.eq(steps.out.valid),
-            writer.step.payload.eq(steps.out.payload),
-            steps.out.ready.eq(writer.step.ready),
             control.complete.eq(writer.complete),
             control.complete_warp.eq(writer.complete_warp),
             control.error.eq((writer.error | requests.error) & ~control.stop),
