@@ -98,9 +98,9 @@ MUTATIONS = (
     Mutation(
         "array-sign",
         "the array reads all zero points as unsigned",
-        "hw/rtl/gemm.py",
-        "zero9 = Cat(zero, zero[7] & is_signed).as_signed()",
-        "zero9 = Cat(zero, 0).as_signed()",
+        "hw/rtl/gemm/operands.py",
+        "zero = self._read(styles[1].zero, styles[1].signed)",
+        "zero = styles[1].zero",
         "tests/test_property.py::test_random_products_are_bit_exact_and_cycle_exact[wide]",
     ),
     Mutation(

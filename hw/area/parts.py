@@ -294,7 +294,7 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     from hw.rtl.core.issue import Issue
     from hw.rtl.core.program import ProgramMemory
     from hw.rtl.core.sequencer import Sequencer
-    from hw.rtl.gemm import Gemm
+    from hw.rtl.gemm.engine import Gemm
     from hw.rtl.memory.accumulator import Accumulator
     from hw.rtl.memory.buffer import BankedBuffer
     from hw.rtl.memory.loader import Loader

@@ -10,7 +10,7 @@ from hw.formal import engines
 from hw.formal.bench import Bench
 from hw.formal.proof import Proof
 from hw.formal.storer import COMMON_FAULTS
-from hw.rtl.gemm import Gemm
+from hw.rtl.gemm.engine import Gemm
 
 
 def build(bench: Bench, config: MachineConfig) -> None:

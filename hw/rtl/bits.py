@@ -11,22 +11,23 @@ def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Val
     The number of units must be a power of two; `amount` is taken modulo it. Each stage is a signal of
     its own, since an expression that is used twice would be built twice.
     """
-    return _rotate(m, value, amount, unit, left=True)
+    return _rotate(m, value, amount, unit, None, left=True)
 
 
-def rotate_right(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Value:
-    """The inverse of `rotate_left`."""
-    return _rotate(m, value, amount, unit, left=False)
+def rotate_right(
+    m: Module, value: Value, amount: Value, *, unit: int = 8, stages: range | None = None
+) -> Value:
+    """The inverse of `rotate_left`, or a part of it: the `stages` of so many bits of `amount`."""
+    return _rotate(m, value, amount, unit, stages, left=False)
 
 
-def _rotate(m: Module, value: Value, amount: Value, unit: int, *, left: bool) -> Value:
-    units = len(value) // unit
-    stages = log2(units)
-    turn = Signal(max(1, stages), name="rotate_amount")
+def _rotate(m: Module, value: Value, amount: Value, unit: int, stages: range | None, *, left: bool) -> Value:
+    stages = range(log2(len(value) // unit)) if stages is None else stages
+    turn = Signal(max(1, stages.stop), name="rotate_amount")
     current = Signal(len(value), name="rotate_in")
     m.d.comb += [turn.eq(amount), current.eq(value)]
     # Left: what is padded at the end spreads slowly. Right: what is cut off at the end is dropped early.
-    for stage in range(stages) if left else reversed(range(stages)):
+    for stage in stages if left else reversed(stages):
         step = (1 << stage) * unit
         moved = Cat(current[-step:], current[:-step]) if left else Cat(current[step:], current[:step])
         following = Signal(len(value), name=f"rotate_{stage}")

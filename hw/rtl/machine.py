@@ -33,7 +33,7 @@ from hw.rtl.core.host import Host
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.program import ProgramMemory
 from hw.rtl.core.sequencer import Sequencer
-from hw.rtl.gemm import Gemm
+from hw.rtl.gemm.engine import Gemm
 from hw.rtl.interfaces import (
     ADDRESS_BITS,
     PC_BITS,

@@ -77,6 +77,12 @@ CASES: list[tuple[str, list[str], tuple[Window, ...], MachineError]] = [
         MachineError(Cause.BUFFER_RANGE, 0, 4),
     ),
     (
+        "deeper than a buffer",
+        [GEMM + "li r4, 1026\ngemm r0, r0, r0, r4\nhalt"],
+        OPEN,
+        MachineError(Cause.BUFFER_RANGE, 0, 4),
+    ),
+    (
         "rows past the accumulator",
         [GEMM + "parami gemm_c_pitch, 1\nli r1, 254\ngemm r0, r0, r1, r4\nhalt"],
         OPEN,

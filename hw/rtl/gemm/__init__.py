@@ -1,0 +1,1 @@
+"""The GEMM engine: `engine.Gemm` and its parts."""

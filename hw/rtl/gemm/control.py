@@ -1,0 +1,314 @@
+"""The control of the array: cuts operations into blocks and blocks into steps."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import isa
+from hw.config import BufferShape, MachineConfig
+from hw.rtl.bits import at_most, log2, place, place_bits
+from hw.rtl.gemm.drain import result_layout
+from hw.rtl.gemm.operands import Style
+from hw.rtl.interfaces import EngineControl, operation, report_of
+
+
+class Columns(Component):
+    """The column of one buffer that a step reads, and whether the whole block lies inside the buffer.
+
+    The next block lies `pitch` columns further if this one `advances`. Otherwise it lies in the same place,
+    or in that of the first block if the buffer `rewinds`.
+
+    **Timing.** What `take`, `step` or `finish` changes is there in the next cycle.
+    """
+
+    def __init__(self, shape: BufferShape, *, rewinds: bool):
+        self._shape, self._rewinds = shape, rewinds
+        super().__init__(
+            {
+                "take": In(1),  # an operation: its first column, pitch, and the steps of a block
+                "first": In(isa.BUFFER_BITS),
+                "pitch": In(isa.BUFFER_BITS),
+                "depth": In(isa.SIZE_BITS),
+                "step": In(1),
+                "finish": In(1),  # the step is the last of its block
+                "advances": In(1),
+                "column": Out(log2(shape.columns)),
+                "inside": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        size = self._shape.columns
+        pitch = Signal(place_bits(size))
+        first = Signal.like(self.column)  # first and last column of the block that is read
+        last = Signal(place_bits(size))
+        start = Signal.like(first)  # those of the operation's first block
+        end = Signal.like(last)
+        m.d.comb += self.inside.eq(~last[-1])
+        with m.If(self.step):
+            m.d.sync += self.column.eq(self.column + 1)
+        with m.If(self.finish):
+            again = (start, end) if self._rewinds else (first, last)
+            next_first = Signal.like(first)
+            m.d.comb += next_first.eq(Mux(self.advances, first + pitch, again[0]))
+            m.d.sync += [
+                first.eq(next_first),
+                self.column.eq(next_first),
+                last.eq(Mux(self.advances, place(last + pitch, size), again[1])),
+            ]
+        taken_last = self._last(m, self.first, self.depth, size)
+        with m.If(self.take):
+            m.d.sync += [
+                pitch.eq(place(self.pitch, size)),
+                *[register.eq(self.first) for register in (self.column, first, start)],
+                *[register.eq(taken_last) for register in (last, end)],
+            ]
+        return m
+
+    @staticmethod
+    def _last(m: Module, first: Value, depth: Value, size: int) -> Value:
+        """The place of `first + depth - 1` in something of `size`, for a depth of at least 1."""
+        bits = log2(size)
+        low, steps = first[:bits], Cat(depth[: bits + 1], 0)
+        # With -1 a full adder is an XNOR and an OR: one carry chain is left.
+        halves = Signal(bits + 2)
+        carries = Signal(bits + 2)
+        last = Signal(bits + 2)
+        m.d.comb += [
+            halves.eq(~(low ^ steps)),
+            carries.eq((low | steps) << 1),
+            last.eq(halves + carries),
+        ]
+        beyond = last[bits:].any() | first[bits:].any() | depth[bits + 1 :].any()
+        return Cat(last[:bits], beyond)
+
+
+class Blocks(Component):
+    """Which block of an operation is multiplied: its rows, and where its result goes.
+
+    **Timing.** What `take` or `finish` changes is there in the next cycle.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        words = place_bits(config.derived.acc_words)
+        super().__init__(
+            {
+                "take": In(1),
+                "operation": In(operation("gemm")),
+                "finish": In(1),  # the step is the last of its block
+                "last_row": Out(1),
+                "last_col": Out(1),
+                "rows": Out(log2(config.rows) + 1),
+                "word": Out(words),
+                "pitch": Out(words),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c, op, words = self._config, self.operation, self._config.derived.acc_words
+        rows_left = Signal(isa.SIZE_BITS)
+        cols_left = Signal(isa.SIZE_BITS)
+        cols = Signal(isa.SIZE_BITS)
+        narrow = Signal()  # all columns are in one block
+        row = Signal(place_bits(words))  # the word of the block row's first block
+        next_row = Signal.like(row)
+        m.d.comb += [
+            self.rows.eq(Mux(self.last_row, rows_left, c.rows)),
+            next_row.eq(place(row + (self.pitch << log2(c.rows)), words)),
+        ]
+        with m.If(self.finish):
+            m.d.sync += [
+                cols_left.eq(Mux(self.last_col, cols, cols_left - c.cols)),
+                self.last_col.eq(Mux(self.last_col, narrow, at_most(cols_left, 2 * c.cols))),
+                self.word.eq(Mux(self.last_col, next_row, place(self.word + 1, words))),
+            ]
+        with m.If(self.finish & self.last_col):
+            m.d.sync += [
+                rows_left.eq(rows_left - c.rows),
+                self.last_row.eq(at_most(rows_left, 2 * c.rows)),
+                row.eq(next_row),
+            ]
+        with m.If(self.take):
+            m.d.sync += [
+                rows_left.eq(op.gemm_m),
+                self.last_row.eq(at_most(op.gemm_m, c.rows)),
+                *[register.eq(op.gemm_n) for register in (cols_left, cols)],
+                *[register.eq(at_most(op.gemm_n, c.cols)) for register in (self.last_col, narrow)],
+                *[register.eq(place(op.c, words)) for register in (row, self.word)],
+                self.pitch.eq(place(op.gemm_c_pitch, words)),
+            ]
+        return m
+
+
+class Pace(Component):
+    """When a block may start: its first row must not drain before the last one of the block before.
+
+    **Timing.** What `take` or `finish` changes is there in the next cycle.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        super().__init__(
+            {
+                "take": In(1),
+                "depth": In(isa.SIZE_BITS),
+                "finish": In(1),  # the step is the last of a block of `rows` rows
+                "rows": In(log2(config.rows) + 1),
+                "turn": In(1),  # ... which is the last of its operation
+                "ready": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        turn = isa.TIMING.gemm_turn
+        owed = Signal(range(self._config.rows + turn + 1))  # cycles until the drain can take a block
+        bits = len(owed)
+        less = Signal(bits)
+        depth = Signal(bits)
+        deep = Signal()  # more steps than any block owes
+        taken, taken_deep = self.depth[:bits], self.depth[bits:].any()
+        m.d.comb += less.eq(Mux(owed == 0, 0, owed - 1))
+        m.d.sync += [owed.eq(less), self.ready.eq(deep | (less <= depth))]
+        with m.If(self.finish):
+            m.d.sync += [
+                owed.eq(Mux(self.turn, self.rows + turn, self.rows)),
+                self.ready.eq(deep | (self.rows <= depth)),
+            ]
+        with m.If(self.take):
+            m.d.sync += [
+                depth.eq(taken),
+                deep.eq(taken_deep),
+                self.ready.eq(taken_deep | Mux(self.finish, self.rows + turn <= taken, less <= taken)),
+            ]
+        return m
+
+
+class Steps(Component):
+    """Counts the steps of a block, at most 2^`bits`.
+
+    **Timing.** What `take` or `step` changes is there in the next cycle.
+    """
+
+    def __init__(self, bits: int):
+        self._bits = bits
+        super().__init__({"take": In(1), "depth": In(isa.SIZE_BITS), "step": In(1), "final": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(self._bits)  # steps behind the present one
+        after = Signal(self._bits)  # steps behind the first one of a block
+        one = Signal()
+        with m.If(self.step):
+            m.d.sync += [left.eq(left - 1), self.final.eq(left == 1)]
+        with m.If(self.step & self.final):
+            m.d.sync += [left.eq(after), self.final.eq(one)]
+        with m.If(self.take):
+            m.d.sync += [register.eq(self.depth - 1) for register in (left, after)]
+            m.d.sync += [register.eq(self.depth == 1) for register in (self.final, one)]
+        return m
+
+
+class Control(Component):
+    """Cuts operations into blocks and steps, and says what each step is.
+
+    **Timing.** Takes an operation in cycle s, reads its first columns in s + 1 at the earliest. Blocks of
+    one operation start `max(k, rows)` cycles apart; an operation's first drain starts at least
+    `rows + gemm_turn` cycles after its predecessor's last one.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        super().__init__(
+            {
+                "control": Out(EngineControl("gemm")),
+                "read": Out(1),
+                "column_a": Out(log2(config.derived.buffer_a.columns)),
+                "column_b": Out(log2(config.derived.buffer_b.columns)),
+                "style_a": Out(Style),
+                "style_b": Out(Style),
+                "last": Out(1),
+                "result": Out(result_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c = self._config
+        op = self.control.operation.payload
+        d = Signal(op.shape())
+        active = Signal()
+        fresh = Signal()  # the block's first columns are not read yet
+        a_shape, b_shape = c.derived.buffer_a, c.derived.buffer_b
+        m.submodules.a = a = Columns(a_shape, rewinds=False)
+        m.submodules.b = b = Columns(b_shape, rewinds=True)
+        m.submodules.blocks = blocks = Blocks(c)
+        m.submodules.pace = pace = Pace(c)
+        # A block of more steps than a buffer has columns is never started.
+        m.submodules.steps = steps = Steps(log2(min(a_shape.columns, b_shape.columns)))
+
+        starting = Signal()
+        outside = Signal()
+        finished = Signal()
+        take = Signal()
+        bad = Signal()
+        m.d.comb += [
+            starting.eq(active & fresh & pace.ready & ~self.control.stop),
+            outside.eq(starting & ~(a.inside & b.inside)),
+            self.read.eq(Mux(fresh, starting & a.inside & b.inside, active & ~self.control.stop)),
+            self.last.eq(self.read & steps.final),
+            finished.eq(self.last & blocks.last_row & blocks.last_col),
+            take.eq(self.control.operation.valid & (~active | finished) & ~self.control.stop),
+            bad.eq(take & ((op.k == 0) | (op.gemm_m == 0) | (op.gemm_n == 0))),
+            self.control.operation.ready.eq(take),
+            self.control.busy.eq(self.read),
+            self.control.progress.eq(self.read),
+            self.control.quiet.eq(1),
+            self.control.error.eq(bad | outside),
+        ]
+        with m.If(self.read):
+            m.d.sync += fresh.eq(steps.final)
+        with m.If(finished):
+            m.d.sync += active.eq(0)
+        with m.If(take):
+            m.d.sync += [active.eq(~bad), fresh.eq(1), d.eq(op)]
+
+        m.d.comb += [
+            *[part.take.eq(take) for part in (a, b, blocks, pace, steps)],
+            *[part.finish.eq(self.last) for part in (a, b, blocks, pace)],
+            *[part.step.eq(self.read) for part in (a, b, steps)],
+            *[part.depth.eq(op.k) for part in (a, b, pace, steps)],
+            a.first.eq(op.a),
+            a.pitch.eq(op.gemm_a_pitch),
+            a.advances.eq(blocks.last_col),
+            b.first.eq(op.b),
+            b.pitch.eq(op.gemm_b_pitch),
+            b.advances.eq(~blocks.last_col),
+            blocks.operation.eq(op),
+            pace.rows.eq(blocks.rows),
+            pace.turn.eq(blocks.last_row & blocks.last_col),
+        ]
+        m.d.comb += [
+            self.column_a.eq(a.column),
+            self.column_b.eq(b.column),
+            self.style_a.zero.eq(d.gemm_zero_a),
+            self.style_a.signed.eq(d.gemm_signed[0]),
+            self.style_b.zero.eq(d.gemm_zero_b),
+            self.style_b.signed.eq(d.gemm_signed[1]),
+            self.result.address.eq(blocks.word),
+            self.result.pitch.eq(blocks.pitch),
+            self.result.rows.eq(blocks.rows),
+            self.result.add.eq(d.variant[0]),
+            self.result.last.eq(blocks.last_row & blocks.last_col),
+            self.result.warp.eq(d.warp),
+            self.result.pc.eq(d.pc),
+        ]
+        report = self.control.error_report
+        m.d.comb += report_of(report, isa.Cause.BUFFER_RANGE, d)
+        with m.If(take):
+            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
+        return m

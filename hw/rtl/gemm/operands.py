@@ -1,0 +1,73 @@
+"""The operands of a step: a column of a buffer, its lanes in order, zero points subtracted."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal, Value, signed
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.config import BufferShape
+from hw.rtl.bits import log2, rotate_right
+from hw.rtl.gemm.widths import ELEMENT_BITS, OPERAND_BITS
+from hw.rtl.memory.buffer import BankedRead
+
+#: How the elements of a buffer are to be read.
+Style = data.StructLayout({"zero": ELEMENT_BITS, "signed": 1})
+
+
+class Operands(Component):
+    """Reads columns of a buffer and subtracts the zero point from each lane.
+
+    Lane i of a column lies in bank `(i + column) mod banks`, so a column is rotated. The larger half of the
+    rotation follows the memory, the smaller one is before the subtraction.
+
+    **Timing.** A column that is requested in cycle t is an operand from t + 3 on, until the next one is.
+    `style` belongs to the request.
+    """
+
+    def __init__(self, shape: BufferShape):
+        self._shape = shape
+        super().__init__(
+            {
+                "read": In(1),
+                "column": In(log2(shape.columns)),
+                "style": In(Style),
+                "buffer": Out(BankedRead(shape)),
+                "lanes": Out(data.ArrayLayout(signed(OPERAND_BITS), shape.lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        shape = self._shape
+        turns = log2(shape.banks)
+        late = turns // 2  # stages of the rotation that are left for the second cycle
+        inner = self.column[: log2(shape.lanes)]
+        address = Cat(inner, self.column[turns:])[: len(self.buffer.address)]
+        m.d.comb += [self.buffer.enable.eq(self.read), self.buffer.address.eq(address)]
+
+        arrived = Signal()
+        rotated = Signal()
+        turn = Signal(turns)
+        rest = Signal(late)
+        m.d.sync += [turn.eq(self.column[:turns]), arrived.eq(self.read), rotated.eq(arrived)]
+        # Of more banks than lanes, those that the rest of the rotation brings to the front.
+        kept = Signal(ELEMENT_BITS * min(shape.banks, shape.lanes + (1 << late) - 1), reset_less=True)
+        with m.If(arrived):
+            early = rotate_right(m, self.buffer.data, turn, stages=range(late, turns))
+            m.d.sync += [kept.eq(early), rest.eq(turn)]
+        lanes = rotate_right(m, kept, rest, stages=range(late))
+
+        styles = [Signal(Style, name=f"style{i}", reset_less=True) for i in range(2)]
+        m.d.sync += [styles[0].eq(self.style), styles[1].eq(styles[0])]
+        zero = self._read(styles[1].zero, styles[1].signed)
+        with m.If(rotated):
+            for i in range(shape.lanes):
+                element = self._read(lanes.word_select(i, ELEMENT_BITS), styles[1].signed)
+                m.d.sync += self.lanes[i].eq(element - zero)
+        return m
+
+    @staticmethod
+    def _read(element: Value, is_signed: Value) -> Value:
+        """An int8 or a uint8 as a signed number of nine bits."""
+        return Cat(element, element[-1] & is_signed).as_signed()
