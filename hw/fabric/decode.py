@@ -163,10 +163,9 @@ class _Follow:
                 return _At("result", pe, 0, step)
             case "register":
                 return _At("register", pe, self._register(pe, entry["read_at"]), step)
-            case "y":
-                return self._made(pe, step, 1)
-            case "y2":
-                return self._made(pe, step - 1, 2)
+        if source.startswith("y"):
+            latency = int(source.removeprefix("y") or 1)
+            return self._made(pe, step - latency + 1, latency)
         link = fabric.incoming[pe][int(source.removeprefix("in"))]
         return _At("link", fabric.links[link].source, link, step)
 
@@ -175,7 +174,7 @@ class _Follow:
         ii = self.configuration.ii
         place = pe, step % ii
         operation = self.operations.get(place)
-        if operation is None or operation.latency != latency:
+        if operation is None or self.configuration.fabric.latency(operation) != latency:
             row, col = self.configuration.fabric.at(pe)
             return DecodedOperand(
                 why=f"PE ({row},{col}) starts no operation of latency {latency} in context {place[1]}"

@@ -79,7 +79,8 @@ class Fabric:
     """A grid of processing elements. Raises `InputError` for what cannot be built.
 
     `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the greatest initiation
-    interval, `stages` how many iterations may overlap (a power of two).
+    interval, `stages` how many iterations may overlap (a power of two). In a `pipelined` fabric every
+    operation takes a step more, which allows a quicker clock.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Fabric:
     links: tuple[Link, ...]
     contexts: int = 16
     stages: int = 64
+    pipelined: bool = False
 
     def __post_init__(self) -> None:
         place = f"fabric {self.name!r}"
@@ -130,13 +132,17 @@ class Fabric:
         """By PE: numbers of the links that reach it, in ascending order of their source."""
         return tuple(tuple(i for i, k in enumerate(self.links) if k.target == pe) for pe in range(self.size))
 
+    def latency(self, operation: PEOperation) -> int:
+        """Steps after which the value of an operation can be used."""
+        return operation.latency + self.pipelined
+
     def having(self, unit: Unit) -> tuple[int, ...]:
         """The PEs with a unit."""
         return tuple(pe for pe, kind in enumerate(self.kinds) if unit in kind.units)
 
     def as_dict(self) -> Mapping[str, Any]:
         """All that the hardware depends on: the name of the fabric and of its kinds do not count."""
-        return {
+        values = {
             "rows": self.rows,
             "cols": self.cols,
             "contexts": self.contexts,
@@ -144,6 +150,7 @@ class Fabric:
             "kinds": [kind.as_dict() for kind in self.kinds],
             "links": [[link.source, link.target] for link in self.links],
         }
+        return values | ({"pipelined": True} if self.pipelined else {})
 
     @cached_property
     def hash(self) -> int:

@@ -60,25 +60,32 @@ class Layout:
 
 def layout(fabric: Fabric, pe: int) -> Layout:
     """The entries of a PE of a fabric."""
-    return _layout(fabric.kinds[pe], len(fabric.incoming[pe]), len(fabric.outgoing[pe]), fabric.stages)
+    ins, outs = len(fabric.incoming[pe]), len(fabric.outgoing[pe])
+    return _layout(fabric.kinds[pe], ins, outs, fabric.stages, fabric.pipelined)
+
+
+def made(latency: int) -> str:
+    """The source that holds the value of an operation of some latency when it is there."""
+    return "y" if latency == 1 else f"y{latency}"
 
 
 @lru_cache
-def _layout(kind: PEKind, ins: int, outs: int, stages: int) -> Layout:
+def _layout(kind: PEKind, ins: int, outs: int, stages: int, pipelined: bool) -> Layout:
     links = tuple(f"in{i}" for i in range(ins))
     register = ("register",) if kind.registers else ()
+    values = tuple(made(latency + pipelined) for latency in (1, 2))
     operand = ("zero", "const", "result", *register, *links)
     sources = {
         "a": operand,
         "b": operand,
         "c": operand,
         "p": ("always", *(("result", *register, *links) if kind.predicated else ())),
-        "result": ("keep", "y", "y2"),
+        "result": ("keep", *values),
     }
     if kind.registers:
-        sources["write"] = ("none", "y", "y2", *links)
+        sources["write"] = ("none", *values, *links)
     for i in range(outs):
-        sources[f"out{i}"] = ("keep", "y", "y2", "result", *register, *links)
+        sources[f"out{i}"] = ("keep", *values, "result", *register, *links)
     widths = {"op": OPERATION_BITS}
     widths |= {name: _bits(len(sources[name])) for name in OPERAND_FIELDS}
     widths |= {"negate": 1, "initial": 4, "first": 3, "stage": _bits(stages)}

@@ -51,7 +51,7 @@ def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
     return best
 
 
-_KEYS = ("name", "rows", "cols", "contexts", "stages", "links", "grid", "kinds", "pe", "link")
+_KEYS = ("name", "rows", "cols", "contexts", "stages", "pipelined", "links", "grid", "kinds", "pe", "link")
 _NEEDED = ("rows", "cols", "links", "grid", "kinds")
 _KIND_KEYS = ("name", "units", "registers", "table_words", "without")
 _PE_KEYS = ("at", "kind", *_KIND_KEYS[1:])
@@ -127,7 +127,15 @@ def from_values(
     links = _links(values, (rows, cols), place)
     settings = {key: _number(values, key, place, 1, 256) for key in ("contexts", "stages") if key in values}
     try:
-        return Fabric(name, rows, cols, tuple(kinds), tuple(sorted(links)), **settings)
+        return Fabric(
+            name,
+            rows,
+            cols,
+            tuple(kinds),
+            tuple(sorted(links)),
+            **settings,
+            pipelined=_flag(values, "pipelined", place),
+        )
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -314,6 +322,7 @@ def to_toml(fabric: Fabric) -> str:
     styles, extra, missing = nearest(fabric)
     lines = [f"name = {_text(fabric.name)}"]
     lines += [f"{key} = {getattr(fabric, key)}" for key in ("rows", "cols", "contexts", "stages")]
+    lines += ["pipelined = true"] * fabric.pipelined
     lines += [f"links = [{', '.join(map(_text, styles))}]", "grid = ["]
     wide = max(len(word) for word in words.values())
     for row in range(fabric.rows):

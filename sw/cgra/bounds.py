@@ -45,18 +45,18 @@ def bound(graph: Graph, fabric: Fabric) -> MII:
     """
     size, pes = len(graph.nodes), fabric.size
     shared = [(1, "nothing"), (-(-size // pes), f"{size} operations on {pes} PE{'s' * (pes > 1)}")]
-    recurrence = _recurrence(graph)
+    recurrence = _recurrence(graph, fabric)
     units = list(_units(graph, fabric))
     _, why = max([*shared, recurrence, *units], key=lambda found: found[0])
     return MII(max([*shared, *units])[0], recurrence[0], why)
 
 
-def _recurrence(graph: Graph) -> tuple[int, str]:
+def _recurrence(graph: Graph, fabric: Fabric) -> tuple[int, str]:
     """The bound of the worst recurrence, and its path."""
-    cycle = critical_cycle(graph)
+    cycle = critical_cycle(graph, fabric)
     if not cycle:
         return 1, ""
-    delay, distance = sum(graph.delay(e) for e in cycle), sum(e.distance for e in cycle)
+    delay, distance = sum(graph.delay(e, fabric) for e in cycle), sum(e.distance for e in cycle)
     path = " -> ".join(str(graph.by_id[e.source]) for e in cycle)
     why = f"the recurrence {path} of {delay} steps over {distance} iteration{'s' * (distance > 1)}"
     return max(1, math.ceil(Fraction(delay, distance))), why

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hw.errors import InputError
 from hw.fabric import Unit
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch, encode
-from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
+from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout, made
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
@@ -189,10 +189,10 @@ class _EntryWriter:
 
     def route(self, number: int) -> None:
         """The muxes that write the registers of a route, and the one that reads the last."""
-        graph = self.mapping.graph
+        graph, fabric = self.mapping.graph, self.mapping.fabric
         edge, hops = graph.edges[number], self.mapping.routes[number]
         before: Register | None = None
-        source = "y" if graph.latency(edge.source) == 1 else "y2"
+        source = made(graph.latency(edge.source, fabric))
         for hop in hops:
             r, step = hop.register, hop.step - 1
             if r != before:
@@ -209,7 +209,7 @@ class _EntryWriter:
             before = r
         place = self.mapping.places[edge.target]
         last, step = hops[-1].register, hops[-1].step
-        if place.pe != last.reader(self.mapping.fabric):
+        if place.pe != last.reader(fabric):
             raise self.error(place.pe, step, f"{self.mux(number)} cannot read {last}")
         self.read(last, step)
         self.select(place.pe, step, self.mux(number), self.name(last))

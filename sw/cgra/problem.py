@@ -76,7 +76,7 @@ class Problem:
         for e, number in enumerate(n for n, edge in enumerate(graph.edges) if edge.operand != HINT):
             if e in paths:
                 source = graph.edges[number].source
-                start = places[source].step + graph.latency(source)
+                start = places[source].step + graph.latency(source, self.fabric)
                 routes[number] = tuple(Hop(register, start + k) for k, register in enumerate(paths[e]))
         return Mapping(graph, self.fabric, self.arrays.ii, places, routes)
 
@@ -151,13 +151,13 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
     """
     number: dict[NodeId, int] = {node.id: i for i, node in enumerate(graph.nodes)}
     edges = graph.dependences
-    latency = np.array([graph.latency(node.id) for node in graph.nodes], dtype=np.int64)
+    latency = np.array([graph.latency(node.id, fabric) for node in graph.nodes], dtype=np.int64)
     source = np.array([number[e.source] for e in edges], dtype=np.int64)
     target = np.array([number[e.target] for e in edges], dtype=np.int64)
     distance = np.array([e.distance for e in edges], dtype=np.int64)
     routed = np.array([e.routed for e in edges], dtype=np.bool_)
     wait = distance * ii - np.where(routed, latency[source] - 1, 0)
-    shortest = windows(graph, ii)
+    shortest = windows(graph, ii, fabric)
     first: dict[NodeId, int] = defaultdict(int)
     for edge in graph.edges:
         if edge.routed and not graph.opaque:

@@ -9,7 +9,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from hw.errors import InputError
-from hw.fabric.operations import PEOperation
+from hw.fabric import Fabric, PEOperation
 from sw.dfg.operations import OPERATIONS, opaque
 
 DATA = ("I1", "I2", "I3")
@@ -146,9 +146,10 @@ class Graph:
         """What a PE executes for a node."""
         return opaque(node.op) if self.opaque else OPERATIONS[node.op]
 
-    def latency(self, node: NodeId) -> int:
-        """Steps after which a node's value can be used."""
-        return self.operation(self.by_id[node]).latency
+    def latency(self, node: NodeId, fabric: Fabric | None = None) -> int:
+        """Steps after which a node's value can be used; without a fabric, on one that is not pipelined."""
+        operation = self.operation(self.by_id[node])
+        return operation.latency if fabric is None else fabric.latency(operation)
 
     def operands(self, node: Node) -> dict[str, Edge | Value]:
         """By operand: the edge that gives it, or else the immediate of a known operation.
@@ -166,9 +167,9 @@ class Graph:
                 found.setdefault(name, node.immediate)
         return found
 
-    def delay(self, edge: Edge) -> int:
+    def delay(self, edge: Edge, fabric: Fabric | None = None) -> int:
         """Steps from the start of the source to that of the target, at least, at distance 0."""
-        return 1 if edge.operand == ORDER else self.latency(edge.source)
+        return 1 if edge.operand == ORDER else self.latency(edge.source, fabric)
 
     @property
     def scalars(self) -> tuple[str, ...]:

@@ -9,44 +9,47 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from hw.errors import InputError
+from hw.fabric import Fabric
 from sw.dfg.graph import Edge, Graph, NodeId
 
 
-def critical_cycle(graph: Graph) -> tuple[Edge, ...]:
+def critical_cycle(graph: Graph, fabric: Fabric | None = None) -> tuple[Edge, ...]:
     """The cycle of dependences with the greatest ratio of delay to distance; nothing where there is none.
 
     Every cycle that is longer than the ratio so far allows gives a greater one, until there is none.
     """
     best: tuple[Edge, ...] = ()
     ratio = Fraction(0)
-    while cycle := _longest(graph, ratio)[1]:
+    while cycle := _longest(graph, fabric, ratio)[1]:
         best = cycle
-        ratio = Fraction(sum(graph.delay(e) for e in cycle), sum(e.distance for e in cycle))
+        ratio = Fraction(sum(graph.delay(e, fabric) for e in cycle), sum(e.distance for e in cycle))
     return best
 
 
-def windows(graph: Graph, ii: int) -> dict[NodeId, tuple[int, int]]:
+def windows(graph: Graph, ii: int, fabric: Fabric | None = None) -> dict[NodeId, tuple[int, int]]:
     """The first and the last step of every node in the shortest possible iteration, whatever the resources.
 
     Raises `InputError` where a recurrence does not allow the II.
     """
-    forwards, cycle = _longest(graph, Fraction(ii))
+    forwards, cycle = _longest(graph, fabric, Fraction(ii))
     if cycle:
         shown = " -> ".join(str(e.source) for e in cycle)
         raise InputError(f"graph {graph.name!r}: the recurrence {shown} needs more than II {ii}")
-    backwards, _ = _longest(graph, Fraction(ii), backwards=True)
+    backwards, _ = _longest(graph, fabric, Fraction(ii), backwards=True)
     last = max((forwards[n] + backwards[n] for n in forwards), default=0)
     return {n: (forwards[n], last - backwards[n]) for n in forwards}
 
 
 def _longest(
-    graph: Graph, ii: Fraction, *, backwards: bool = False
+    graph: Graph, fabric: Fabric | None, ii: Fraction, *, backwards: bool = False
 ) -> tuple[dict[NodeId, int], tuple[Edge, ...]]:
     """The longest paths to (or from) all nodes in steps, as multiples of the denominator of `ii`.
 
     Where a cycle has more delay than its distance times `ii`, there are none: it gives that cycle as well.
     """
-    weighted = [(e, graph.delay(e) * ii.denominator - ii.numerator * e.distance) for e in graph.dependences]
+    weighted = [
+        (e, graph.delay(e, fabric) * ii.denominator - ii.numerator * e.distance) for e in graph.dependences
+    ]
     found = dict.fromkeys((n.id for n in graph.nodes), 0)
     into: dict[NodeId, Edge] = {}
     changed = True

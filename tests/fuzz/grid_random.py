@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import click
 from rich.console import Console
@@ -33,6 +33,7 @@ MACHINES: dict[str, MachineConfig] = {
     "broad": machine_of(
         random_fabric(random.Random(4), 2, 3), rows=8, cols=8, acc_bytes=8192, acc_banks=8, store_bytes=32
     ),
+    "pipelined": machine_of(replace(random_fabric(random.Random(2), 3, 3), pipelined=True), acc_banks=2),
     "mesh4x4": machine_of(fabric.load("mesh4x4")).replace(scratch_bytes=32768, imem_words=512),
 }
 

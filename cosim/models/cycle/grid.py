@@ -112,12 +112,14 @@ class CgraModel(EngineModel):
             cycles = LAST_CYCLES
         if self._loaded is None:
             return words, cycles, None, Cause.BITSTREAM
-        cycles += 1 + len(self._loaded.configuration.patches)
+        # Pipelined: a cycle between arrays and their checks, another between a step and its accesses.
+        late = int(self.fabric.pipelined)
+        cycles += 1 + len(self._loaded.configuration.patches) + late
         wrong, work, arrays = self._done(self._loaded, scalars, iterations)
         if work is None:
             return words, cycles + wrong, None, Cause.OPERAND
         cause = Cause.GRID_RANGE if work.failed else Cause.NONE
-        return words, cycles + max(TIMING.grid_checks, arrays), work, cause
+        return words, cycles + max(TIMING.grid_checks, arrays) + late, work, cause
 
     def _done(self, loaded: Loaded, scalars: list[int], iterations: int) -> tuple[int, Work | None, int]:
         """The number of the first array that is wrong, else what a launch does; the number of arrays."""

@@ -19,7 +19,7 @@ from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from hw.semantics import SEMANTICS, wrap
 
 #: Names of values in the text: of a step (results of operations), and registers.
-_VALUES = re.compile(r"\b(?:[ye]\d+|[rdl]\d+|f\d+_\d+)\b")
+_VALUES = re.compile(r"\b(?:[ye]\d+|[rdpql]\d+|f\d+_\d+)\b")
 
 
 class DataError(Exception):
@@ -52,10 +52,16 @@ class Code:
 
 
 def registers(fabric: Fabric) -> list[str]:
-    """Names of all registers: results, values of latency 2 (`d`), register files, links."""
+    """Names of all registers: results, values of latency 2 (`d`), of 3 (`p`, then `q`), files, links."""
     found = [f"{kind}{pe}" for pe in range(fabric.size) for kind in "rd"]
+    found += [f"{kind}{pe}" for pe in _slow(fabric) for kind in "pq"]
     found += [f"f{pe}_{i}" for pe, kind in enumerate(fabric.kinds) for i in range(kind.registers)]
     return found + [f"l{link}" for link in range(len(fabric.links))]
+
+
+def _slow(fabric: Fabric) -> tuple[int, ...]:
+    """The PEs with operations of latency 3."""
+    return tuple(pe for pe, kind in enumerate(fabric.kinds) if fabric.pipelined and kind.units - {Unit.ALU})
 
 
 def code_of(configuration: Configuration, values: bool = True) -> Code:
@@ -87,6 +93,7 @@ class _CodeWriter:
         self.values: list[dict[str, str | None]] = [{} for _ in range(configuration.ii)]
         self.taken: list[dict[str, str]] = [{} for _ in range(configuration.ii)]
         self.roots: list[list[str]] = [[] for _ in range(configuration.ii)]
+        self.slow = set(_slow(self.fabric))
         self.layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
         self.sites: list[AccessSite] = []
         self.stages: set[int] = set()
@@ -103,6 +110,9 @@ class _CodeWriter:
         names = registers(self.fabric)
         lines = ["def run(state, steps, iterations, numbers, arrays, tables, indices, values):"]
         body = [f"[{', '.join(names)}] = state"]
+        if self.fabric.pipelined:
+            # Nothing that an earlier launch has begun is under way.
+            body.append(" = ".join([*(n for n in names if n[0] in "dpq"), "0"]))
         body += _unpack(self.constants.values(), "numbers")
         body += _unpack([f"v{i}, o{i}, n{i}" for i in arrays], "arrays")
         body += _unpack([f"g{i}" for i in range(len(self.sites))], "indices")
@@ -177,8 +187,9 @@ class _CodeWriter:
                 started[pe] = f"e{pe}"
                 self.values[context][f"e{pe}"] = None
             elif (value := self._value(pe, context, operation, operands)) is not None:
-                target = y if operation.latency == 1 else started
-                name = target[pe] = f"{'y' if operation.latency == 1 else 'e'}{pe}"
+                now = self.fabric.latency(operation) == 1
+                name = f"{'y' if now else 'e'}{pe}"
+                (y if now else started)[pe] = name
                 self.values[context][name] = value
                 yield f"{name} = {value}"
         yield from loads
@@ -191,6 +202,11 @@ class _CodeWriter:
     def _operation(self, pe: int, entry: Entry) -> PEOperation | None:
         operation = BY_NUMBER.get(entry.fields.get("op", 0))
         return operation if operation is not None and self.fabric.kinds[pe].executes(operation) else None
+
+    def _latency(self, pe: int, context: int) -> int:
+        """The latency of what a PE starts in a context; 0 where it starts nothing."""
+        operation = self._operation(pe, self._entry(pe, context))
+        return self.fabric.latency(operation) if operation is not None else 0
 
     def _number(self, which: str, pe: int, context: int) -> str:
         """`const` or `init` of an entry: a number, or the name of one that is patched."""
@@ -209,7 +225,14 @@ class _CodeWriter:
             return f"f{pe}_{at if at < count else 0}"
         if source == "const":
             return self._number("const", pe, context)
-        own = {"zero": "0", "always": "1", "result": f"r{pe}", "y2": f"d{pe}", "keep": "", "none": ""}
+        own = {
+            "zero": "0",
+            "always": "1",
+            "result": f"r{pe}",
+            "y2": f"d{pe}",
+            "y3": f"q{pe}" if pe in self.slow else "0",
+        }
+        own |= {"keep": "", "none": ""}
         return (y or {}).get(pe, "0") if source == "y" else own[source]
 
     def _operands(self, pe: int, context: int, operation: PEOperation) -> _Operands:
@@ -304,10 +327,14 @@ class _CodeWriter:
                 take(f"f{pe}_{at if at < count else 0}", self._source(pe, context, "write", y))
             for i, link in enumerate(self.fabric.outgoing[pe]):
                 take(f"l{link}", self._source(pe, context, f"out{i}", y))
-            before = self._operation(pe, self._entry(pe, context - 1)) if context else None
-            # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
-            if pe in started or context == 0 or (before is not None and before.latency == 2):
-                take(f"d{pe}", started.get(pe, "0"))
+            slow = pe in self.slow
+            if slow:
+                take(f"q{pe}", f"p{pe}")
+            latency, before = self._latency(pe, context), self._latency(pe, context - 1) if context else 0
+            for name, own in (("d", 2), *[("p", 3)] * slow):
+                # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
+                if context == 0 or own in (latency, before):
+                    take(f"{name}{pe}", started.get(pe, "0") if latency == own else "0")
 
 
 def _unpack(names: Sequence[str] | Any, source: str) -> list[str]:

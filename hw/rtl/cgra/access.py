@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
-from hw.rtl.cgra.units import WIDTH
+from hw.rtl.cgra.units import WIDTH, shown
 
 #: Elements of arrays by number.
 INT32, INT8, UINT8 = range(len(ELEMENTS))
@@ -99,14 +99,16 @@ class MemoryPort(Component):
     `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
     an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
     step may end meanwhile. `arrived` is the value of a load that was served in the cycle before, else 0;
-    `fresh` says that there is one.
+    `fresh` says that there is one. `shows` says that no access of any port is open. Where
+    `moves` is 1 without `advance`, loads are forgotten.
 
     **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
-    load of a step is `y2` when the next step ends, and until then.
+    load of a step is `y` when the next step ends, and until then. In a pipelined fabric all of that comes a
+    step later, accesses in the first cycle then in which `shows` is 1.
     """
 
-    def __init__(self, config: MachineConfig):
-        self._config = config
+    def __init__(self, config: MachineConfig, pipelined: bool = False):
+        self._config, self._pipelined = config, pipelined
         super().__init__(
             {
                 "load": In(1),
@@ -118,42 +120,57 @@ class MemoryPort(Component):
                 "write": In(ArrayWrite),
                 "arrays": In(range(ARRAYS + 1)),
                 "advance": In(1),
+                "moves": In(1),
+                "shows": In(1),
                 "access": Out(access_layout(config)),
                 "outside": Out(1),
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
                 "arrived": In(WIDTH),
-                "y2": Out(WIDTH),
+                "y": Out(WIDTH),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout, access, waits = access_layout(self._config), self.access, self.waiting
-        following, forbidden, length = self._array(m)
-        kept, present = Signal(layout), Signal(layout)
+        access, waits, kept = self.access, self.waiting, Signal(access_layout(self._config))
         m.d.sync += waits.eq(self.open)
-        with m.If(self.advance):
-            m.d.sync += kept.eq(access)
-        m.d.comb += present.eq(Mux(waits, kept, following))
-        # While an access waits, its address goes through the adder alone.
+        following, forbidden, length = self._array(m)
         offset = Mux(following.whole, self.index << 2, self.index)[: len(access.address)]
-        high = self.index[len(length) :]
-        m.d.comb += [
-            self.outside.eq(self.happens & (forbidden | high.any() | (self.index[: len(length)] >= length))),
-            access.eq(present),
-            access.valid.eq(self.happens | waits),
-            access.address.eq(present.address + Mux(waits, 0, offset)),
-            access.data.eq(Mux(waits, kept.data, self.value)),
-        ]
+        beyond = self.index[len(length) :].any() | (self.index[: len(length)] >= length)
+        happens, outside = self.happens, self.happens & (forbidden | beyond)
+        if self._pipelined:
+            late = Signal(kept.shape(), reset_less=True)
+            with m.If(self.advance):
+                m.d.sync += [
+                    late.eq(following),
+                    late.address.eq(following.address + offset),
+                    late.data.eq(self.value),
+                ]
+            happens, outside = (
+                shown(m, self.shows, *x) for x in (("happens", happens), ("outside", outside))
+            )
+            m.d.comb += access.eq(Mux(waits, kept, late))
+        else:
+            present = Signal(kept.shape())
+            m.d.comb += [
+                present.eq(Mux(waits, kept, following)),
+                access.eq(present),
+                # While an access waits, its address goes through the adder alone.
+                access.address.eq(present.address + Mux(waits, 0, offset)),
+                access.data.eq(Mux(waits, kept.data, self.value)),
+            ]
+        with m.If(self.shows if self._pipelined else self.advance):
+            m.d.sync += kept.eq(access)
+        m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(outside)]
         # A value that came before the next step can end stays for it.
         stayed = Signal(WIDTH)
-        with m.If(self.advance):
+        with m.If(self.moves):
             m.d.sync += stayed.eq(0)
         with m.Elif(self.fresh):
             m.d.sync += stayed.eq(self.arrived)
-        m.d.comb += self.y2.eq(self.arrived | stayed)
+        m.d.comb += self.y.eq(self.arrived | stayed)
         return m
 
     def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
@@ -22,12 +22,13 @@ class ContextMemory(Component):
     the context read last.
 
     **Timing.** A word written in cycle t is read from t + 1 on; the entry of a context read in t is there in
-    t + 1 and stays while `read` is 0.
+    t + 1 and stays while `read` is 0. In a pipelined fabric it passes a register, which takes what was there
+    whenever `read` is 1: a block RAM is slow.
     """
 
     def __init__(self, fabric: Fabric, pe: int):
         self.layout: Layout = layout(fabric, pe)
-        self._depth = max(2, fabric.contexts)
+        self._depth, self._pipelined = max(2, fabric.contexts), fabric.pipelined
         bits = context_bits(fabric)
         super().__init__(
             {
@@ -58,7 +59,11 @@ class ContextMemory(Component):
                 read.en.eq(self.read),
                 read.addr.eq(self.context),
             ]
-            out.append(read.data)
+            if self._pipelined:
+                late = Signal(used, name=f"late{i}", reset_less=True)
+                with m.If(self.read):
+                    m.d.sync += late.eq(read.data)
+            out.append(late if self._pipelined else read.data)
         m.d.comb += [
             self.fields.eq(Cat(*out[:whole])),
             self.const.eq(out[whole]),

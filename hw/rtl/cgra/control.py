@@ -33,8 +33,9 @@ class Control(Component):
     `placed`, `patch` and `array_write` configure the PEs, through a register. `clear` goes
     before a new configuration. `advance` ends a step, when no access of an earlier one is `waiting`;
     `outside` says that one of the step must not be, `stopped` that nothing more may be stored. `load` takes
-    what the next step needs, `read` asks for the context of the step after that; `moment` is that of the
-    next step.
+    what the next step needs, `read` asks for the context of the step after that (of the one after it, if the
+    fabric is pipelined); `moment` is that of the next step. `rests` says that no step executes. In a
+    pipelined fabric the accesses of a step come in the next cycle in which `shows` is 1.
 
     **Timing.** docs/cgra.md, "The `cgra` operation".
     """
@@ -55,6 +56,8 @@ class Control(Component):
                 "context": Out(context_bits(fabric)),
                 "moment": Out(moment_layout(fabric)),
                 "advance": Out(1),
+                "shows": Out(1),
+                "rests": Out(1),
                 "stopped": Out(1),
                 "waiting": In(1),
                 "outside": In(1),
@@ -70,7 +73,7 @@ class Control(Component):
         d = Signal(operation("cgra"))
         # Where a launch stands, one bit for every part of its course but loading.
         idle, patching, checking = Signal(init=1), Signal(), Signal()
-        running, done, loaded = Signal(), Signal(), Signal()
+        running, done, shown, loaded = Signal(), Signal(), Signal(), Signal()
         # What the cycle before found: something that must not be, and that it is an array.
         failed, displaced = Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
@@ -99,13 +102,19 @@ class Control(Component):
             m.d.sync += loaded.eq(1)
 
         last_patch = self._patches(m, loader, d, patching)
-        last_array, misplaced = self._arrays(m, settings, checking)
+        last_array, almost, misplaced = self._arrays(m, settings, checking)
         starting = checking & last_array
-        last_step, none = self._steps(m, settings, running, starting, take)
+        last_step, none, following = self._steps(m, settings, running, starting, take)
+        if self._fabric.pipelined:
+            self._fetch(m, settings, running | starting | (checking & almost))
+        else:
+            m.d.comb += self.context.eq(following)
         refused, ended = Signal(), Signal()
         m.d.comb += [
             refused.eq(loader.error | (loader.verdict & loader.bad)),
-            ended.eq(done & ~self.waiting & ~failed),
+            ended.eq((shown if self._fabric.pipelined else done) & ~self.waiting & ~failed),
+            self.shows.eq(~self.waiting),
+            self.rests.eq(~running),
         ]
         with m.If(loader.begin):
             m.d.sync += idle.eq(0)
@@ -118,12 +127,14 @@ class Control(Component):
             m.d.sync += [checking.eq(0), running.eq(~none), done.eq(none)]
         with m.If(self.advance & last_step):
             m.d.sync += [running.eq(0), done.eq(1)]
+        with m.If(done & self.shows):
+            m.d.sync += [done.eq(0), shown.eq(self._fabric.pipelined)]
         with m.If(ended):
-            m.d.sync += done.eq(0)
+            m.d.sync += shown.eq(0)
         with m.If(ended | failed | refused):
             m.d.sync += idle.eq(1)
         with m.If(failed):
-            m.d.sync += [part.eq(0) for part in (checking, running, done)]
+            m.d.sync += [part.eq(0) for part in (checking, running, done, shown)]
         m.d.sync += [failed.eq(self.outside | (misplaced & ~failed)), displaced.eq(misplaced)]
         # A stop comes late in a cycle: a step that begins in it stores nothing, and is the last.
         halted = Signal()
@@ -175,43 +186,53 @@ class Control(Component):
         ]
         return last
 
-    def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value]:
-        """One array per cycle: whether it is the last, and whether it lies where it cannot.
+    def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value, Value]:
+        """One array per cycle: whether it is the last, or the one before, and whether it must not lie there.
 
         There are at least three cycles, in which contexts are read that patches may have changed. Bits that
-        no place in a space has must be 0, and are not added.
+        no place in a space has must be 0, and are not added. In a pipelined fabric arrays are looked at a
+        cycle after they are read.
         """
         m.submodules.arrays = table = ArrayTable()
-        number, final = Signal(range(ARRAYS)), Signal(range(ARRAYS))
+        number, final = Signal(range(ARRAYS + 1)), Signal(range(ARRAYS + 1))
         last, misplaced = Signal(), Signal()
-        base, length = table.base, table.length
-        whole = table.element == INT32
-        bits = max(space_bytes(self._config)).bit_length()
-        end = Signal(bits + 1)
-        inside = Signal()
-        least = isa.TIMING.grid_checks
-        m.d.sync += final.eq(Mux(settings.arrays < least, least - 1, settings.arrays - 1))
+        least, late = isa.TIMING.grid_checks, self._fabric.pipelined
+        m.d.sync += final.eq(Mux(settings.arrays < least, least - 1 + late, settings.arrays - 1 + late))
         m.d.comb += [
             table.write.eq(self.array_write),
             table.number.eq(number),
             last.eq(number == final),
-            end.eq(base[:bits] + Mux(whole, length << 2, length)[:bits]),
         ]
-        with m.Switch(table.space):
-            for space, size in enumerate(space_bytes(self._config)):
+        looked: list[Value] = [table.space, table.base, table.length, table.element]
+        there: Value = checking & (number < settings.arrays)
+        if late:
+            looked, read = (
+                [Signal(value.shape(), name=f"looked{i}") for i, value in enumerate(looked)],
+                looked,
+            )
+            there, now = Signal(name="there"), there
+            m.d.sync += [there.eq(now), *(a.eq(b) for a, b in zip(looked, read, strict=True))]
+        space, base, length, element = looked
+        whole = element == INT32
+        bits = max(space_bytes(self._config)).bit_length()
+        end = Signal(bits + 1)
+        inside = Signal()
+        m.d.comb += end.eq(base[:bits] + Mux(whole, length << 2, length)[:bits])
+        with m.Switch(space):
+            for number_of, size in enumerate(space_bytes(self._config)):
                 bit = log2(size)
-                with m.Case(space):
+                with m.Case(number_of):
                     m.d.comb += inside.eq(~end[bit + 1 :].any() & ~(end[bit] & end[:bit].any()))
         above = base[bits:].any() | length[bits:].any() | (whole & length[bits - 2 : bits].any())
-        wrong = ~inside | above | (table.element > UINT8) | (whole & (base[:2] != 0))
-        m.d.comb += misplaced.eq(checking & (number < settings.arrays) & wrong)
+        wrong = ~inside | above | (element > UINT8) | (whole & (base[:2] != 0))
+        m.d.comb += misplaced.eq(there & wrong)
         m.d.sync += number.eq(Mux(checking & ~last, number + 1, 0))
-        return last, misplaced
+        return last, number + 1 == final, misplaced
 
     def _steps(
         self, m: Module, settings: Value, running: Value, starting: Value, take: Value
-    ) -> tuple[Signal, Signal]:
-        """Context and moment of the next step; whether this one is the last, and whether there is none.
+    ) -> tuple[Signal, Signal, Signal]:
+        """The moment of the next step; whether this is the last, or there is none, and the context after it.
 
         As long as no step executes, the next one is the first.
         """
@@ -220,17 +241,17 @@ class Control(Component):
         context, left, none = Signal(context_bits(fabric)), Signal(WIDTH), Signal()
         final, last, rest = Signal(len(context)), Signal(), Signal(len(settings.depth))
         most = {"ahead": fabric.stages + FIRST, "beyond": fabric.stages - 1}
-        wraps, ending, proceed = Signal(), Signal(), Signal()
+        wraps, ending, proceed, following = Signal(), Signal(), Signal(), Signal(len(context))
         m.d.sync += final.eq(settings.ii - 1)
         m.d.comb += [
             wraps.eq(context == final),
             proceed.eq(self.advance | starting),
             # The last iteration has begun.
             ending.eq(moment.over | (left == 1)),
-            self.context.eq(Mux((running | starting) & ~wraps, context + 1, 0)),
+            following.eq(Mux((running | starting) & ~wraps, context + 1, 0)),
         ]
         with m.If(proceed):
-            m.d.sync += [context.eq(self.context), last.eq(ending & (rest == 0))]
+            m.d.sync += [context.eq(following), last.eq(ending & (rest == 0))]
             with m.If(ending):
                 m.d.sync += rest.eq(rest - 1)
             with m.If(wraps):
@@ -244,7 +265,15 @@ class Control(Component):
             m.d.sync += [context.eq(0), rest.eq(settings.depth - 1), moment.eq(0)]
         with m.If(take):
             m.d.sync += [left.eq(iterations), none.eq(iterations == 0)]
-        return last, none
+        return last, none, following
+
+    def _fetch(self, m: Module, settings: Value, going: Value) -> None:
+        """Contexts are read one step earlier than `_steps` does it: entries pass a register."""
+        fetched, final = Signal(len(self.context)), Signal(len(self.context))
+        m.d.sync += final.eq(settings.ii - 1)
+        m.d.comb += self.context.eq(Mux(going & (fetched != final), fetched + 1, 0))
+        with m.If(self.load):
+            m.d.sync += fetched.eq(self.context)
 
     def _report(
         self,

@@ -42,7 +42,7 @@ class Grid(Component):
             m.submodules[f"pe{number}"] = pe
             self._configure(m, control, number, pe, word, entry)
             m.d.comb += [pe.write_at.eq(entry.at), pe.data.eq(entry.data)]
-            for name in ("context", "read", "moment", "load", "advance"):
+            for name in ("context", "read", "moment", "load", "advance", "shows", "rests"):
                 m.d.comb += getattr(pe, name).eq(getattr(control, name))
             m.d.comb += pe.links_in.eq(Cat(self._link(pes, link) for link in fabric.incoming[number]))
         for i, number in enumerate(with_memory):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
-from hw.fabric.layout import ARRAYS
+from hw.fabric.layout import ARRAYS, made
 from hw.rtl.bits import where
 from hw.rtl.cgra.access import ArrayWrite, MemoryPort, access_layout
 from hw.rtl.cgra.ahead import Ahead, Choice, Operand, moment_layout
@@ -64,9 +64,10 @@ class ProcessingElement(Component):
     """A PE of a fabric with its context memory.
 
     `context` is that of the step after the next one, read with `read`; `load` takes what the next step needs;
-    `moment` is that of the next step. `advance` says that a step ends in this cycle. `links_in` and
-    `links_out` are in ascending order of the other PE. `outside` says that the step has an access that must
-    not be, `waiting` that an access of an earlier one is not served yet.
+    `moment` is that of the next step. `advance` says that a step ends in this cycle, `shows` that no access
+    is open (which a step that ends implies), `rests` that no step executes: what a pipelined fabric has under
+    way ends then. `links_in` and `links_out` are in ascending order of the other PE. `outside` says that the
+    step has an access that must not be, `waiting` that an access of an earlier one is not served yet.
 
     **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
     then.
@@ -86,6 +87,8 @@ class ProcessingElement(Component):
             "load": In(1),
             "moment": In(moment_layout(fabric)),
             "advance": In(1),
+            "shows": In(1),
+            "rests": In(1),
             "links_in": In(WIDTH * max(1, len(fabric.incoming[pe]))),
             "links_out": Out(WIDTH * max(1, len(fabric.outgoing[pe]))),
             "outside": Out(1),
@@ -115,8 +118,11 @@ class ProcessingElement(Component):
             contexts.read.eq(self.read),
         ]
         ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
-        result, y, y2 = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
-        sources: dict[str, Value] = {"result": result, "y": y, "y2": y2}
+        # What operations made: the value that is there sooner, and the one a step later.
+        pipelined = self._fabric.pipelined
+        values = [Signal(WIDTH, name=made(latency + pipelined)) for latency in (1, 2)]
+        result = Signal(WIDTH)
+        sources: dict[str, Value] = {"result": result} | {value.name: value for value in values}
         for i in range(len(self._fabric.incoming[self._pe])):
             sources[f"in{i}"] = self.links_in.word_select(i, WIDTH)
         readable: Value | None = None
@@ -131,7 +137,7 @@ class ProcessingElement(Component):
                 registers.read_at.eq(read_at),
             ]
         operands, holds = self._operands(m, ahead, sources, readable)
-        self._units(m, ahead, operands, holds, y, y2)
+        self._units(m, ahead, operands, holds, values)
         self._take(m, result, ahead.choice("result"), sources)
         outs = [Signal(WIDTH, name=f"link{i}") for i in range(len(self._fabric.outgoing[self._pe]))]
         for i, link in enumerate(outs):
@@ -171,33 +177,36 @@ class ProcessingElement(Component):
             m.d.sync += register.eq(self._chosen(choice, sources))
 
     def _units(
-        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Value, y: Signal, y2: Signal
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Value, values: list[Signal]
     ) -> None:
         """The units of the kind, what they give, and whether an index is wrong."""
-        units, happens = self.kind.units, self.advance & holds
+        units, happens, pipelined = self.kind.units, self.advance & holds, self._fabric.pipelined
+        moves = self.advance | self.rests if pipelined else self.advance
+        sooner: list[Value] = []
         later: list[Value] = []
         outside: list[Value] = []
         if Unit.ALU in units:
-            m.submodules.alu = alu = Alu()
+            m.submodules.alu = alu = Alu(pipelined)
             m.d.comb += [
                 alu.control.eq(ahead.alu()),
-                alu.holds.eq(holds),
+                alu.holds.eq(happens if pipelined else holds),
+                alu.advance.eq(moves),
                 *(getattr(alu, x).eq(operands[x]) for x in "abc"),
-                y.eq(alu.y),
             ]
+            sooner.append(alu.y)
         if Unit.MULTIPLIER in units:
-            m.submodules.multiplier = multiplier = Multiplier()
+            m.submodules.multiplier = multiplier = Multiplier(pipelined)
             start, shifted, even = ahead.multiplier()
             m.d.comb += [
-                multiplier.start.eq(start & holds),
+                multiplier.start.eq(start & (happens if pipelined else holds)),
                 multiplier.shifted.eq(shifted),
                 multiplier.even.eq(even),
-                multiplier.advance.eq(self.advance),
+                multiplier.advance.eq(moves),
                 *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
             ]
-            later.append(multiplier.y2)
+            later.append(multiplier.y)
         if Unit.TABLE in units:
-            m.submodules.table = table = TableUnit(self.kind.table_words)
+            m.submodules.table = table = TableUnit(self.kind.table_words, pipelined)
             m.d.comb += [
                 table.write.eq(self.table_write),
                 table.clear.eq(self.table_clear),
@@ -205,12 +214,14 @@ class ProcessingElement(Component):
                 table.const.eq(ahead.const),
                 table.happens.eq(ahead.active("table") & happens),
                 table.advance.eq(self.advance),
+                table.moves.eq(moves),
+                table.shows.eq(self.shows),
                 table.index.eq(operands["a"]),
             ]
-            later.append(table.y2)
+            later.append(table.y)
             outside.append(table.outside)
         if Unit.MEMORY in units:
-            m.submodules.port = port = MemoryPort(self._config)
+            m.submodules.port = port = MemoryPort(self._config, pipelined)
             m.d.comb += [
                 port.load.eq(self.load),
                 port.store.eq(ahead.stores),
@@ -221,12 +232,15 @@ class ProcessingElement(Component):
                 port.write.eq(self.array_write),
                 port.arrays.eq(self.arrays),
                 port.advance.eq(self.advance),
+                port.moves.eq(moves),
+                port.shows.eq(self.shows),
                 port.open.eq(self.open),
                 port.fresh.eq(self.fresh),
                 port.arrived.eq(self.arrived),
                 self.waiting.eq(port.waiting),
                 self.access.eq(port.access),
             ]
-            later.append(port.y2)
+            later.append(port.y)
             outside.append(port.outside)
-        m.d.comb += [y2.eq(any_of(later)), self.outside.eq(Cat(*outside).any() if outside else 0)]
+        m.d.comb += [value.eq(any_of(found)) for value, found in zip(values, (sooner, later), strict=True)]
+        m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)

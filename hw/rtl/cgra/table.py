@@ -7,7 +7,7 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.rtl.bits import where
-from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
+from hw.rtl.cgra.units import BLOCK_RAM, WIDTH, later, shown
 
 #: Bits of the address of a word, in the largest table memory that there can be.
 ADDRESS_BITS = 14
@@ -18,14 +18,16 @@ TableWrite = data.StructLayout({"begin": 1, "enable": 1, "address": ADDRESS_BITS
 class TableUnit(Component):
     """A table memory; `outside` where the word does not exist. `clear` leaves no words.
 
-    `load` takes `const` of the step that is next: its first word, and below what indices must be.
+    `load` takes `const` of the step that is next: its first word, and below what indices must be. Where
+    `moves` is 1 without `advance`, `y` is 0 next.
 
-    **Timing.** The word of a step that ends (`advance`) in cycle t is `y2` from t + 1 on, until the next
-    step has ended.
+    **Timing.** The word of a step that ends (`advance`) in cycle t is `y` from t + 1 on, until the next step
+    has ended, and `outside` is combinational. In a pipelined fabric both come a step later, `outside` in the
+    first cycle then in which accesses may be made (`shows`).
     """
 
-    def __init__(self, words: int):
-        self._words = words
+    def __init__(self, words: int, pipelined: bool = False):
+        self._words, self._pipelined = words, pipelined
         super().__init__(
             {
                 "write": In(TableWrite),
@@ -34,9 +36,11 @@ class TableUnit(Component):
                 "const": In(WIDTH),
                 "happens": In(1),
                 "advance": In(1),
+                "moves": In(1),
+                "shows": In(1),
                 "index": In(WIDTH),
                 "outside": Out(1),
-                "y2": Out(WIDTH),
+                "y": Out(WIDTH),
             }
         )
 
@@ -57,18 +61,24 @@ class TableUnit(Component):
                 count.eq(Mux(self.const[16 + bits :].any(), (1 << bits) - 1, self.const[16 : 16 + bits])),
                 room.eq(Mux(beyond, 0, length - self.const[:bits])),
             ]
-        index = self.index[:bits]
+        index, happens, address = self.index[:bits], self.happens, Signal(len(read.addr))
+        outside = happens & (self.index[bits:].any() | (index >= count) | (index >= room))
+        m.d.comb += address.eq(first + index)
+        if self._pipelined:
+            outside = shown(m, self.shows, "outside", outside)
+            happens = shown(m, self.shows, "happens", happens)
+            address = later(m, self.advance, "address", address)
         m.d.comb += [
-            self.outside.eq(self.happens & (self.index[bits:].any() | (index >= count) | (index >= room))),
+            self.outside.eq(outside),
             write.en.eq(self.write.enable),
             write.addr.eq(self.write.address),
             write.data.eq(self.write.data),
             read.en.eq(self.advance),
-            read.addr.eq(first + index),
-            self.y2.eq(where(valid, read.data)),
+            read.addr.eq(address),
+            self.y.eq(where(valid, read.data)),
         ]
-        with m.If(self.advance):
-            m.d.sync += valid.eq(self.happens)
+        with m.If(self.moves):
+            m.d.sync += valid.eq(happens)
         with m.If(self.clear):
             m.d.sync += length.eq(0)
         with m.Elif(self.write.begin):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -31,6 +31,22 @@ def any_of(values: Iterable[Value]) -> Value:
         pairs = [a | b for a, b in zip(found[::2], found[1::2], strict=False)]
         found = pairs + found[len(found) & ~1 :]
     return found[0] if found else Const(0, WIDTH)
+
+
+def later(m: Module, advance: Value, name: str, value: Value, reset: bool = False) -> Signal:
+    """A value of the step before."""
+    register = Signal(value.shape(), name=f"late_{name}", reset_less=not reset)
+    with m.If(advance):
+        m.d.sync += register.eq(value)
+    return register
+
+
+def shown(m: Module, shows: Value, name: str, happens: Value) -> Value:
+    """Whether something happened in the step before, in the first cycle in which accesses may follow."""
+    register = Signal(name=f"shown_{name}")
+    with m.If(shows):
+        m.d.sync += register.eq(happens)
+    return register & shows
 
 
 #: What an ALU does, one bit for every operation or property of some.
@@ -76,36 +92,48 @@ def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
 
 
 class Alu(Component):
-    """The operations of latency 1 of `hw.fabric.operations`; `y` is 0 where `holds` is, or nothing is done.
+    """The operations of the ALU of `hw.fabric.operations`; `y` is 0 where `holds` is, or nothing is done.
 
     `control` comes from `alu_control`, registered, so that nothing is worked out from the operation's number
-    while operands wait.
+    while operands wait. Of the work the adder comes first, also of shifts their amount and largest parts; in
+    a pipelined fabric registers follow.
 
-    **Timing.** Combinational.
+    **Timing.** Combinational. Pipelined: operands of a step that ends (`advance`) in cycle t make `y` from
+    t + 1 on, until the next step has ended.
     """
 
     control: In(AluControl)
     holds: In(1)
+    advance: In(1)
     a: In(WIDTH)
     b: In(WIDTH)
     c: In(WIDTH)
     y: Out(WIDTH)
 
+    def __init__(self, pipelined: bool = False):
+        self._pipelined = pipelined
+        super().__init__()
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        a, b, control, holds = self.a, self.b, self.control, self.holds
         # One adder for sums, differences, comparisons and absolute values; the carry goes below.
         wide = Signal(WIDTH + 1)
-        inverted = b ^ control.subtract.replicate(WIDTH)
-        m.d.comb += wide.eq(Cat(Const(1, 1), a) + Cat(control.subtract, inverted))
-        total = wide[1:]
-        less, equal = Signal(), Signal()
-        m.d.comb += [less.eq(Mux(a[-1] ^ b[-1], a[-1], total[-1])), equal.eq(a == b)]
+        inverted = self.b ^ self.control.subtract.replicate(WIDTH)
+        m.d.comb += wide.eq(Cat(Const(1, 1), self.a) + Cat(self.control.subtract, inverted))
+        shift = self._shift(m)
+        empty, zeros = self._leading_zeros(m)
+        control = AluControl(self._later(m, "control", self.control.as_value(), reset=True))
+        holds = self._later(m, "holds", self.holds, reset=True)
+        a, b, c, total = (
+            self._later(m, name, value)
+            for name, value in (("a", self.a), ("b", self.b), ("c", self.c), ("total", wide[1:]))
+        )
+        less, equal = Signal(), self._later(m, "equal", self.a == self.b)
+        m.d.comb += less.eq(Mux(a[-1] ^ b[-1], a[-1], total[-1]))
         take_a, take_b, take_c, take_total = Signal(), Signal(), Signal(), Signal()
-        flag, some = Signal(), Signal()
+        flag, some = Signal(), self._later(m, "some", self.a.any())
         found = control.on_less & less | control.on_equal & equal
         m.d.comb += [
-            some.eq(a.any()),
             take_a.eq(holds & (control.mov | control.min & less | control.max & ~less)),
             take_b.eq(
                 holds
@@ -119,33 +147,46 @@ class Alu(Component):
         m.d.comb += [
             logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
-            low.eq(where(holds & control.zeros, self._leading_zeros(m))),
+            low.eq(where(holds & control.zeros, Mux(empty, WIDTH, zeros))),
             # What comes from comparisons and shifts is the last to be known.
-            early.eq((logic | where(take_c, self.c)) | (low | where(take_total, total))),
-            self.y.eq(early | (picked | flag) | self._shift(m)),
+            early.eq((logic | where(take_c, c)) | (low | where(take_total, total))),
+            self.y.eq(early | (picked | flag) | shift),
         ]
         return m
+
+    def _later(self, m: Module, name: str, value: Value, reset: bool = False) -> Value:
+        """The value that comes from the step before if the unit is pipelined, else this one."""
+        # Where control says that nothing is done, nothing else needs a reset.
+        return later(m, self.advance, name, value, reset) if self._pipelined else value
 
     def _shift(self, m: Module) -> Value:
         """A turn to the right for both directions; bits that come from the other end are replaced."""
         amount, control = self.b[:5], self.control
-        fill, enable = Signal(), Signal()
         by = Signal(len(amount), name="turn")
-        above, turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        above, kept, turned, moved = (Signal(WIDTH, name=n) for n in ("above", "kept", "turned", "moved"))
         m.d.comb += [
-            enable.eq(self.holds & control.shift),
-            fill.eq(self.a[-1] & control.arithmetic),
             # To the left is to the right by the negative amount.
             by.eq(Cat(bit ^ (control.left & amount[:i].any()) for i, bit in enumerate(amount))),
-            turned.eq(Cat(self.a, self.a) >> by),
             above.eq(from_mask(amount, WIDTH)),
             kept.eq(Mux(control.left, above, above[::-1])),
-            moved.eq(where(enable, (turned & kept) | where(fill, ~kept))),
+            turned.eq(Cat(self.a, self.a) >> by[:2]),
+        ]
+        parts = (("turned", turned), ("by", by[2:]), ("kept", kept))
+        begun, rest, mask = (self._later(m, name, value) for name, value in parts)
+        enable = self._later(m, "shift", self.holds & control.shift, reset=True)
+        fill = self._later(m, "fill", self.a[-1] & control.arithmetic)
+        ended = Signal(WIDTH)
+        m.d.comb += [
+            ended.eq(Cat(begun, begun) >> Cat(Const(0, 2), rest)),
+            moved.eq(where(enable, (ended & mask) | where(fill, ~mask))),
         ]
         return moved
 
-    def _leading_zeros(self, m: Module) -> Value:
-        """By pairs of neighbours, then of pairs: the zeros go on into the lower one if the upper is 0."""
+    def _leading_zeros(self, m: Module) -> tuple[Value, Value]:
+        """Whether A is 0, and else the zeros before its first 1.
+
+        By pairs of neighbours, then of pairs: the zeros go on into the lower one if the upper is 0.
+        """
         # Of every part, from the highest one on: whether it is 0, and else the zeros before its first 1.
         parts: list[tuple[Value, Value]] = [(~bit, Const(0, 0)) for bit in reversed(self.a)]
         while len(parts) > 1:
@@ -158,18 +199,27 @@ class Alu(Component):
                 rest = Cat(Mux(upper, below, above), upper) if len(above) else upper
                 m.d.comb += [empty.eq(upper & lower), zeros.eq(rest)]
                 parts.append((empty, zeros))
-        empty, zeros = parts[0]
-        return Mux(empty, WIDTH, zeros)
+            if len(parts) == 4:
+                parts = [
+                    (self._later(m, f"empty{i}", empty), self._later(m, f"zeros{i}", zeros))
+                    for i, (empty, zeros) in enumerate(parts)
+                ]
+        return parts[0]
+
+
+def _lost(amount: Value, bits: Value) -> Value:
+    """Whether bits that an amount shifts away are 1, four at once."""
+    return Cat(amount & bits[i : i + 4].any() for i in range(0, len(bits), 4))
 
 
 class Multiplier(Component):
-    """Products, whole or shifted and rounded; 0 where none was started in the step before.
+    """Products, whole or shifted and rounded; 0 where none was started in the step that this is about.
 
     `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
     is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even.
 
-    **Timing.** Operands of a step that ends (`advance`) in cycle t make `y2` from t + 1 on, until the
-    next step has ended.
+    **Timing.** Operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on, until the next
+    step has ended; where the unit is pipelined, in the step after that one.
     """
 
     start: In(1)
@@ -179,55 +229,77 @@ class Multiplier(Component):
     a: In(WIDTH)
     b: In(WIDTH)
     c: In(WIDTH)
-    y2: Out(WIDTH)
+    y: Out(WIDTH)
+
+    def __init__(self, pipelined: bool = False):
+        self._pipelined = pipelined
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        product = Signal(2 * WIDTH)
-        amount = Signal(_SHIFT_BITS)
-        even, started = Signal(), Signal()
-        following = self._product(m)
-        with m.If(self.advance):
-            m.d.sync += [
-                product.eq(following),
-                amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
-                even.eq(self.even),
-                started.eq(self.start),
-            ]
-        # Below the lowest bit that stays is the highest one that is lost; `lost` tells of the others.
-        top = _SHIFT_BITS - 1
-        current = Signal(2 * WIDTH, name=f"shifted{top}")
-        twice = Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1)
-        # Where none was started, 0 is shifted.
-        m.d.comb += current.eq(where(started, twice[: 2 * WIDTH]))
-        lost = [amount[top] & product[: (1 << top) - 1].any()]
-        for stage in reversed(range(top)):
-            # A shift by one bit of the amount, as an operator: simulators are quick with it.
-            step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
-            turned = Signal(WIDTH + step, name=f"shifted{stage}")
-            lost.append(amount[stage] & current[:step].any())
-            m.d.comb += turned.eq(current >> by)
-            current = turned
+        amount = where(self.shifted, self.c[:_SHIFT_BITS])
+        product, started, even = Signal(2 * WIDTH), self.start, self.even
+        if self._pipelined:
+            parts = self._held(m, "part", *self._parts())
+            amount, started, even = self._held(m, "first", amount, started, even)
+            m.d.comb += product.eq(self._sum(*parts))
+            value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, 2)
+            value, lost, amount, even = self._held(m, "second", value, lost, amount, even)
+            value, lost = self._shifted(m, value, lost, amount, _SHIFT_BITS - 3)
+        else:
+            m.d.comb += product.eq(self._sum(*self._parts()))
+            product, amount, started, even = self._held(m, "first", product, amount, started, even)
+            value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, _SHIFT_BITS - 1)
         # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
-        half, floor, tie, rounded = current[0], current[1:], Signal(), Signal(WIDTH)
+        half, floor, tie, rounded = value[0], value[1:], Signal(), Signal(WIDTH)
         m.d.comb += [
-            tie.eq(even & half & ~Cat(*lost).any()),
+            tie.eq(even & half & ~lost.any()),
             rounded.eq(floor + half),
-            self.y2.eq(Cat(rounded[0] & ~tie, rounded[1:])),
+            self.y.eq(Cat(rounded[0] & ~tie, rounded[1:])),
         ]
         return m
 
-    def _product(self, m: Module) -> Value:
-        """The product of halves, each of which fits a multiplier of an FPGA, with a single carry chain."""
+    def _held(self, m: Module, name: str, *values: Value) -> list[Signal]:
+        """Some values of the step before."""
+        return [later(m, self.advance, f"{name}{i}", value, True) for i, value in enumerate(values)]
+
+    @staticmethod
+    def _top(m: Module, product: Value, amount: Value, started: Value) -> tuple[Value, Value]:
+        """The product, shifted by the highest bit of the amount, with the highest bit that is lost as bit 0.
+
+        Whether others are lost comes with it, in some bits. Where none was started, 0 is shifted.
+        """
+        top = _SHIFT_BITS - 1
+        value = Signal(2 * WIDTH, name=f"shifted{top}")
+        twice = Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1)
+        m.d.comb += value.eq(where(started, twice[: 2 * WIDTH]))
+        return value, _lost(amount[top], product[: (1 << top) - 1])
+
+    @staticmethod
+    def _shifted(m: Module, value: Value, lost: Value, amount: Value, count: int) -> tuple[Value, Value]:
+        """Shifted by `count` more bits of the amount, as the width tells; what is lost."""
+        for _ in range(count):
+            stage = ((len(value) - WIDTH) // 2).bit_length() - 1
+            # A shift by one bit of the amount, as an operator: simulators are quick with it.
+            step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
+            turned = Signal(WIDTH + step, name=f"shifted{stage}")
+            lost = Cat(lost, _lost(amount[stage], value[:step]))
+            m.d.comb += turned.eq(value >> by)
+            value = turned
+        return value, lost
+
+    def _parts(self) -> tuple[Value, Value, Value]:
+        """Products of halves, which fit multipliers of an FPGA: the outer two as one, then the inner ones."""
         half = WIDTH // 2
         low = [value[:half] for value in (self.a, self.b)]
         high = [value[half:].as_signed() for value in (self.a, self.b)]
-        outer, first, second = Signal(2 * WIDTH), Signal(signed(3 * half)), Signal(signed(3 * half))
-        m.d.comb += [
-            outer.eq(Cat((low[0] * low[1])[:WIDTH], (high[0] * high[1])[:WIDTH])),
-            first.eq(low[0] * high[1]),
-            second.eq(high[0] * low[1]),
-        ]
+        outer = Cat((low[0] * low[1])[:WIDTH], (high[0] * high[1])[:WIDTH])
+        return outer, low[0] * high[1], low[1] * high[0]
+
+    @staticmethod
+    def _sum(outer: Value, first: Value, second: Value) -> Value:
+        """The product, with a single carry chain."""
+        half = WIDTH // 2
         third = outer[half:]
         carry = (first & second) | (first & third) | (second & third)
         return Cat(outer[:half], ((first ^ second ^ third) + (carry << 1))[: 3 * half])

@@ -59,12 +59,17 @@ class LaunchError(NamedTuple):
 
 @dataclass
 class _Registers:
-    """What a PE holds from step to step; `started` is the value of an operation of latency 2."""
+    """What a PE holds from step to step; `started` is the value of an operation of latency 2.
+
+    Of latency 3, it is first `begun` and then `ended`.
+    """
 
     result: int
     started: int
     file: list[int]
     links: list[int]
+    begun: int = 0
+    ended: int = 0
 
 
 class _Reach(NamedTuple):
@@ -119,6 +124,9 @@ class CgraState:
         for number, array in enumerate(configuration.arrays):
             if not _fits(array, memory):
                 return LaunchError("operand", 0, number)
+        if self.fabric.pipelined:
+            for own in self.registers:
+                own.started = own.begun = own.ended = 0
         steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
         for t in range(steps):
             reached = [self._execute(configuration, pe, t, iterations) for pe in range(self.fabric.size)]
@@ -211,6 +219,8 @@ class CgraState:
                 return y
             case "y2":
                 return own.started
+            case "y3":
+                return own.ended
         link = self.fabric.links[self.fabric.incoming[pe][int(source.removeprefix("in"))]]
         # The place of a link among those that leave its source.
         targets = [self.fabric.links[i].target for i in self.fabric.outgoing[link.source]]
@@ -231,7 +241,9 @@ class CgraState:
                 at = _within(entry.fields.get("write_at", 0), file)
                 file[at] = chosen("write", file[at])
             links = [chosen(f"out{i}", kept) for i, kept in enumerate(own.links)]
-            following.append(_Registers(chosen("result", own.result), started[pe], file, links))
+            late = (y[pe], file, links, started[pe], own.begun)
+            made = late if self.fabric.pipelined else (started[pe], file, links)
+            following.append(_Registers(chosen("result", own.result), *made))
         self.registers = following
 
 

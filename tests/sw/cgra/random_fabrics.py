@@ -31,6 +31,7 @@ def random_fabric(seed: int) -> Fabric:
         tuple(links),
         rng.choice((4, 8, 16, 32)),
         rng.choice((8, 16, 64)),
+        rng.random() < 0.4,
     )
 
 

@@ -92,7 +92,8 @@ class SlowGrid(Base):
         error = self.grid.launch(
             op.operands[1], scalars, Spaces(self.memories), lambda _, found: steps.append(list(found))
         )
-        for _ in configuration.patches:
+        late = int(self.fabric.pipelined)
+        for _ in range(len(configuration.patches) + late):
             yield
         for number in range(len(arrays)):
             yield
@@ -100,7 +101,7 @@ class SlowGrid(Base):
                 yield
                 self.fail(op, Cause.OPERAND)
                 return
-        for _ in range(len(arrays), 3):
+        for _ in range(min(0, len(arrays) - 3), late):
             yield
         for accesses in steps:
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from cosim.models.functional import Memories
 from cosim.models.functional.cgra import array_fault, patched
 from cosim.models.functional.cgra_code import code_of, registers
 from hw.errors import InputError
-from hw.fabric import OPERATIONS, layout
+from hw.fabric import OPERATIONS, Unit, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.isa import TIMING, Cause
 from tests.cosim.models.cycle.grids import (
@@ -42,7 +43,8 @@ MIXED_CONST = layout(UNLIKE, 0).sources["a"].index("const")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_launches_have_the_same_events_outputs_and_counters(seed: int) -> None:
     r = random.Random(seed)
-    config = machine_of(random_fabric(r), imem_words=1024, queue_depth=r.choice([1, 2, 4]))
+    fabric = replace(random_fabric(r), pipelined=seed % 2 == 1)
+    config = machine_of(fabric, imem_words=1024, queue_depth=r.choice([1, 2, 4]))
     job = GridJob(seed, config, wild=0.1).job
     slow = Stepping(config, job)
     events, error = slow.run()
@@ -59,7 +61,7 @@ def test_random_launches_have_the_same_events_outputs_and_counters(seed: int) ->
 @pytest.mark.parametrize("seed", range(60))
 def test_launches_leave_the_same_registers_and_bytes_as_the_reference(seed: int) -> None:
     r = random.Random(seed)
-    fabric = random_fabric(r)
+    fabric = replace(random_fabric(r), pipelined=seed % 2 == 1)
     config = machine_of(fabric)
     pair = [Memories(config, np.zeros(0, np.uint8)) for _ in range(2)]
     for memories in pair:
@@ -88,6 +90,10 @@ def test_launches_leave_the_same_registers_and_bytes_as_the_reference(seed: int)
             assert error.step == work.steps
             break
         held = [value for own in reference.registers for value in (own.result, own.started)]
+        slow = [pe for pe, kind in enumerate(fabric.kinds) if fabric.pipelined and kind.units - {Unit.ALU}]
+        held += [
+            value for own in (reference.registers[pe] for pe in slow) for value in (own.begun, own.ended)
+        ]
         held += [value for own in reference.registers for value in own.file]
         held += [value for own in reference.registers for value in own.links]
         assert state == held

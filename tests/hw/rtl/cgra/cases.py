@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import lru_cache
 
 from hw.config import MachineConfig, load
@@ -52,13 +53,15 @@ def machine(fabric: Fabric, banks: int = 8) -> MachineConfig:
     )
 
 
-FABRICS = (
+_PLAIN = (
     (small((FULL, ARITHMETIC, PORT, FULL), 2, 2), 8),
     (small((PORT, FULL, NOTHING, FULL, PLAIN, FEW), 2, 3, 7, 2), 16),
     (small((FULL, FULL, FULL, FULL), 1, 4, 3, 8), 4),
     (small((ARITHMETIC, FEW, NOTHING), 3, 1, 1, 2), 8),
     (Fabric("alone", 1, 1, (PEKind("alone", frozenset({A, T, P}), 1, 1),), (), 1, 2), 4),
 )
+#: Fabrics and the bytes of their ports; behind those that are not pipelined the same pipelined.
+FABRICS = (*_PLAIN, *((replace(fabric, pipelined=True), banks) for fabric, banks in _PLAIN))
 
 
 def random_configuration(r: random.Random, config: MachineConfig) -> Configuration:

@@ -73,7 +73,8 @@ class Reference:
         self.config, self.memories, self.held = config, memories, held
         self.fabric: Fabric = config.cgra
         size = self.fabric.size
-        self.result, self.pending = [0] * size, [0] * size
+        self.result, self.pending, self.third, self.made = ([0] * size for _ in range(4))
+        self.shown: tuple[list[Access], bool] = [], False
         self.files = [[0] * kind.registers for kind in self.fabric.kinds]
         self.links = [0] * len(self.fabric.links)
         self.configuration: Configuration | None = None
@@ -102,7 +103,7 @@ class Reference:
                 (const, init)[patch.what][patch.pe, patch.at] = value
             else:
                 arrays[patch.at][patch.what] = value & (0xFFFFFF if patch.what == 2 else MASK)
-        now = ready + len(c.patches)
+        now = ready + len(c.patches) + self.fabric.pipelined
         sizes = self.config.acc_bytes, self.config.scratch_bytes, self.config.out_bytes
         for space, element, base, length in arrays:
             now += 1
@@ -111,9 +112,15 @@ class Reference:
                 raise LaunchError(now + 1, Cause.OPERAND)
         now += max(0, 3 - len(arrays))
         n = op["iterations"]
-        for t in range((n - 1) * c.ii + c.depth if n else 0):
+        steps = (n - 1) * c.ii + c.depth if n else 0
+        if self.fabric.pipelined:
+            self.pending, self.third, self.made = ([0] * self.fabric.size for _ in range(3))
+            self.shown = [], False
+        for t in range(steps):
             now = self._step(found, now + 1, t, n, const, init, arrays)
             found.steps.append(now)
+        if self.fabric.pipelined:
+            now = self._serve(found, now + 1, *self.shown, self.made)
         found.end = now + 1
 
     def _load(self, taken: int, bitstream: int) -> int:
@@ -209,20 +216,30 @@ class Reference:
                 assert meaning is not None
                 data = [v - (v >> 31 << 32) for v in values[: operation.operands]]
                 (y if operation.latency == 1 else later)[pe] = meaning(*data) & MASK
-        if outside:
-            # Registers take their values, and nothing is accessed.
+        loaded = later
+        if self.fabric.pipelined:
+            # Of the step before.
+            shown, loaded = self.shown, self.made
+            self.shown = accesses, outside
+            accesses, outside = shown
+        try:
+            return self._serve(found, begin, accesses, outside, loaded)
+        finally:
+            # Registers take their values in any case. They do not wait for accesses; the next step does.
             self._clock(context, y, later, const)
             self.history[begin + 1] = list(self.links)
+
+    def _serve(
+        self, found: Launch, begin: int, accesses: list[Access], outside: bool, later: list[int]
+    ) -> int:
+        """The last cycle of the accesses of a step, of which the first is `begin`."""
+        if outside:
             raise LaunchError(begin + 1, Cause.GRID_RANGE)
-        now = begin - 1
-        waiting = accesses
+        now, waiting = begin - 1, accesses
         while waiting or now < begin:
             now += 1
             waiting = self._cycle(found, now, waiting, later)
         found.stalls += now - begin
-        self._clock(context, y, later, const)
-        # Registers do not wait for accesses; the next step does.
-        self.history[begin + 1] = list(self.links)
         return now
 
     def _cycle(self, found: Launch, now: int, waiting: list[Access], later: list[int]) -> list[Access]:
@@ -274,6 +291,7 @@ class Reference:
             "register": (file[at] if at < len(file) else file[0]) if file else 0,
             "y": y,
             "y2": self.pending[pe],
+            "y3": self.third[pe],
         }[source]
 
     def _clock(self, context: int, y: list[int], later: list[int], const: dict[tuple[int, int], int]) -> None:
@@ -296,4 +314,9 @@ class Reference:
             if files[pe] and moves("write"):
                 at = fields.get("write_at", 0)
                 files[pe][at if at < len(files[pe]) else 0] = self._source(pe, "write", fields, mine, y[pe])
-        self.links, self.result, self.files, self.pending = links, results, files, later
+        self.links, self.result, self.files = links, results, files
+        if self.fabric.pipelined:
+            # What took two steps is there in the third.
+            self.pending, self.third, self.made = y, self.made, later
+        else:
+            self.pending = later
