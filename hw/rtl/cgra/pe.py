@@ -183,8 +183,7 @@ class ProcessingElement(Component):
         units, happens, pipelined = self.kind.units, self.advance & holds, self._fabric.pipelined
         moves = self.advance | self.rests if pipelined else self.advance
         sooner: list[Value] = []
-        later: list[Value] = []
-        outside: list[Value] = []
+        later, outside = self._accesses(m, ahead, operands, happens, moves)
         if Unit.ALU in units:
             m.submodules.alu = alu = Alu(pipelined)
             m.d.comb += [
@@ -205,6 +204,16 @@ class ProcessingElement(Component):
                 *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
             ]
             later.append(multiplier.y)
+        m.d.comb += [value.eq(any_of(found)) for value, found in zip(values, (sooner, later), strict=True)]
+        m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
+
+    def _accesses(
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], happens: Value, moves: Value
+    ) -> tuple[list[Value], list[Value]]:
+        """What table and memory port give, and whether their indices are wrong."""
+        units, pipelined = self.kind.units, self._fabric.pipelined
+        later: list[Value] = []
+        outside: list[Value] = []
         if Unit.TABLE in units:
             m.submodules.table = table = TableUnit(self.kind.table_words, pipelined)
             m.d.comb += [
@@ -242,5 +251,4 @@ class ProcessingElement(Component):
             ]
             later.append(port.y)
             outside.append(port.outside)
-        m.d.comb += [value.eq(any_of(found)) for value, found in zip(values, (sooner, later), strict=True)]
-        m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
+        return later, outside
