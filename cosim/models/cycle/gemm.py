@@ -168,7 +168,7 @@ class GemmModel(EngineModel):
             if first < self._turn - k:
                 first = self._turn - k
             if wrong or reads is None:
-                self.fail(start, Cause.OPERAND, warp, pc)
+                self.fail(first, Cause.OPERAND, warp, pc)
                 self._over = True
             else:
                 end = first + plan_last + k

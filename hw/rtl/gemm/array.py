@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Module, Signal, Value, signed
-from amaranth.lib import data
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
@@ -31,6 +30,7 @@ class MacUnit(Component):
                 "add": In(1),
                 "end": In(1),
                 "show": In(1),
+                "next_b": Out(signed(OPERAND_BITS)),
                 "shown": Out(signed(bits)),
             }
         )
@@ -38,19 +38,17 @@ class MacUnit(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         product = Signal(signed(PRODUCT_BITS), reset_less=True)
-        total = Signal.like(self.shown)
-        following = Signal.like(self.shown)
-        m.d.comb += following.eq(total + product)
+        total = Signal(len(self.shown), reset_less=True)
+        shown = Signal(len(self.shown), reset_less=True)
+        next_b = Signal(signed(OPERAND_BITS), reset_less=True)
+        m.d.comb += [self.shown.eq(shown), self.next_b.eq(next_b)]
         with m.If(self.step):
-            m.d.sync += product.eq(self.a * self.b)
+            m.d.sync += [product.eq(self.a * self.b), next_b.eq(self.b)]
         with m.If(self.add):
-            m.d.sync += total.eq(following)
+            m.d.sync += total.eq(Mux(self.end, 0, total + product))
         # The last step's sum is the block; the total begins again at 0, so no step has to choose.
-        with m.If(self.end):
-            m.d.sync += total.eq(0)
-        m.d.sync += self.shown.eq(0)
-        with m.If(self.show):
-            m.d.sync += self.shown.eq(following)
+        # The other way round, a simulator adds only where it is shown; synthesis takes both sums for one.
+        m.d.sync += shown.eq(Mux(self.show, product + total, 0))
         return m
 
 
@@ -63,40 +61,45 @@ class Row(Component):
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        operands = data.ArrayLayout(signed(OPERAND_BITS), config.cols)
+        operands = signed(OPERAND_BITS)
         super().__init__(
             {
-                "a": In(signed(OPERAND_BITS)),
-                "b": In(operands),
+                "a": In(operands),
+                "b": In(operands).array(config.cols),
                 "step": In(1),
                 "last": In(1),
                 "shows": In(1),
-                "next_b": Out(operands),
+                "next_b": Out(operands).array(config.cols),
                 "next_step": Out(1),
                 "next_last": Out(1),
                 "next_shows": Out(1),
-                "shown": Out(data.ArrayLayout(signed(block_bits(config)), config.cols)),
+                "showing": Out(1),
+                "shown": Out(signed(block_bits(config))).array(config.cols),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        add = Signal(init=1)  # a reset ends a block, so that totals need none
+        end = Signal(init=1)
         m.d.sync += [
             self.next_step.eq(self.step),
             self.next_last.eq(self.last),
             self.next_shows.eq(self.shows),
+            self.showing.eq(self.next_shows),
+            add.eq(self.step),
+            end.eq(self.last),
         ]
-        with m.If(self.step):
-            m.d.sync += self.next_b.eq(self.b)
         for i in range(self._config.cols):
             m.submodules[f"unit{i}"] = unit = MacUnit(self._config)
             m.d.comb += [
                 unit.a.eq(self.a),
                 unit.b.eq(self.b[i]),
                 unit.step.eq(self.step),
-                unit.add.eq(self.next_step),
-                unit.end.eq(self.next_last),
+                unit.add.eq(add),
+                unit.end.eq(end),
                 unit.show.eq(self.next_shows),
+                self.next_b[i].eq(unit.next_b),
                 self.shown[i].eq(unit.shown),
             ]
         return m
@@ -116,11 +119,11 @@ class Array(Component):
         self._config = config
         super().__init__(
             {
-                "a": In(data.ArrayLayout(signed(OPERAND_BITS), config.rows)),
-                "b": In(data.ArrayLayout(signed(OPERAND_BITS), config.cols)),
+                "a": In(signed(OPERAND_BITS)).array(config.rows),
+                "b": In(signed(OPERAND_BITS)).array(config.cols),
                 "step": In(1),
                 "last": In(1),
-                "row": Out(data.ArrayLayout(signed(block_bits(config)), config.cols)),
+                "row": Out(signed(block_bits(config))).array(config.cols),
             }
         )
 
@@ -130,7 +133,7 @@ class Array(Component):
         rows = [Row(c) for _ in range(c.rows)]
         m.d.comb += [
             rows[0].a.eq(self.a[0]),
-            rows[0].b.eq(self.b),
+            *[rows[0].b[i].eq(self.b[i]) for i in range(c.cols)],
             rows[0].step.eq(self.step),
             rows[0].last.eq(self.last),
             rows[0].shows.eq(self.last),
@@ -149,12 +152,15 @@ class Array(Component):
                 m.d.sync += [after.eq(before) for before, after in zip(waiting, later, strict=True)]
             m.d.comb += [
                 row.a.eq(later[0]),
-                row.b.eq(above.next_b),
+                *[row.b[i].eq(above.next_b[i]) for i in range(c.cols)],
                 row.step.eq(above.next_step),
                 row.last.eq(above.next_last),
                 # Rows that the next block cuts off are not part of this one.
                 row.shows.eq(above.next_shows & ~self.last),
             ]
             waiting = later[1:]
-        m.d.sync += Value.cast(self.row).eq(reduce(or_, (Value.cast(row.shown) for row in rows)))
+        merged = [Signal.like(row, name=f"merged{i}", reset_less=True) for i, row in enumerate(self.row)]
+        m.d.comb += [port.eq(row) for port, row in zip(self.row, merged, strict=True)]
+        with m.If(Cat(row.showing for row in rows).any()):
+            m.d.sync += [merged[i].eq(reduce(or_, (row.shown[i] for row in rows))) for i in range(c.cols)]
         return m

@@ -58,7 +58,7 @@ class Columns(Component):
                 self.column.eq(next_first),
                 last.eq(Mux(self.advances, place(last + pitch, size), again[1])),
             ]
-        taken_last = self._last(m, self.first, self.depth, size)
+        taken_last = self._last(m, size)
         with m.If(self.take):
             m.d.sync += [
                 pitch.eq(place(self.pitch, size)),
@@ -67,11 +67,10 @@ class Columns(Component):
             ]
         return m
 
-    @staticmethod
-    def _last(m: Module, first: Value, depth: Value, size: int) -> Value:
-        """The place of `first + depth - 1` in something of `size`, for a depth of at least 1."""
+    def _last(self, m: Module, size: int) -> Value:
+        """The place of `first + depth - 1` in a buffer of `size` columns, for a depth of at least 1."""
         bits = log2(size)
-        low, steps = first[:bits], Cat(depth[: bits + 1], 0)
+        low, steps = self.first[:bits], Cat(self.depth[: bits + 1], 0)
         # With -1 a full adder is an XNOR and an OR: one carry chain is left.
         halves = Signal(bits + 2)
         carries = Signal(bits + 2)
@@ -81,7 +80,7 @@ class Columns(Component):
             carries.eq((low | steps) << 1),
             last.eq(halves + carries),
         ]
-        beyond = last[bits:].any() | first[bits:].any() | depth[bits + 1 :].any()
+        beyond = last[bits:].any() | self.first[bits:].any() | self.depth[bits + 1 :].any()
         return Cat(last[:bits], beyond)
 
 
@@ -117,7 +116,6 @@ class Blocks(Component):
         row = Signal(place_bits(words))  # the word of the block row's first block
         next_row = Signal.like(row)
         m.d.comb += [
-            self.rows.eq(Mux(self.last_row, rows_left, c.rows)),
             next_row.eq(place(row + (self.pitch << log2(c.rows)), words)),
         ]
         with m.If(self.finish):
@@ -130,12 +128,14 @@ class Blocks(Component):
             m.d.sync += [
                 rows_left.eq(rows_left - c.rows),
                 self.last_row.eq(at_most(rows_left, 2 * c.rows)),
+                self.rows.eq(Mux(at_most(rows_left, 2 * c.rows), rows_left - c.rows, c.rows)),
                 row.eq(next_row),
             ]
         with m.If(self.take):
             m.d.sync += [
                 rows_left.eq(op.gemm_m),
                 self.last_row.eq(at_most(op.gemm_m, c.rows)),
+                self.rows.eq(Mux(at_most(op.gemm_m, c.rows), op.gemm_m, c.rows)),
                 *[register.eq(op.gemm_n) for register in (cols_left, cols)],
                 *[register.eq(at_most(op.gemm_n, c.cols)) for register in (self.last_col, narrow)],
                 *[register.eq(place(op.c, words)) for register in (row, self.word)],
@@ -166,24 +166,24 @@ class Pace(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         turn = isa.TIMING.gemm_turn
-        owed = Signal(range(self._config.rows + turn + 1))  # cycles until the drain can take a block
+        owed = Signal(
+            range(self._config.rows + turn + 1)
+        )  # cycles until the drain can take a block, less one
         bits = len(owed)
-        less = Signal(bits)
         depth = Signal(bits)
         deep = Signal()  # more steps than any block owes
         taken, taken_deep = self.depth[:bits], self.depth[bits:].any()
-        m.d.comb += less.eq(Mux(owed == 0, 0, owed - 1))
-        m.d.sync += [owed.eq(less), self.ready.eq(deep | (less <= depth))]
+        m.d.sync += [owed.eq(Mux(owed == 0, 0, owed - 1)), self.ready.eq(deep | (owed <= depth))]
         with m.If(self.finish):
             m.d.sync += [
-                owed.eq(Mux(self.turn, self.rows + turn, self.rows)),
+                owed.eq(Mux(self.turn, self.rows + (turn - 1), self.rows - 1)),
                 self.ready.eq(deep | (self.rows <= depth)),
             ]
         with m.If(self.take):
             m.d.sync += [
                 depth.eq(taken),
                 deep.eq(taken_deep),
-                self.ready.eq(taken_deep | Mux(self.finish, self.rows + turn <= taken, less <= taken)),
+                self.ready.eq(taken_deep | Mux(self.finish, self.rows + turn <= taken, owed <= taken)),
             ]
         return m
 
@@ -243,6 +243,8 @@ class Control(Component):
         d = Signal(op.shape())
         active = Signal()
         fresh = Signal()  # the block's first columns are not read yet
+        refused = Signal()  # the operation has a size of 0
+        causes = isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE
         a_shape, b_shape = c.derived.buffer_a, c.derived.buffer_b
         m.submodules.a = a = Columns(a_shape, rewinds=False)
         m.submodules.b = b = Columns(b_shape, rewinds=True)
@@ -252,30 +254,31 @@ class Control(Component):
         m.submodules.steps = steps = Steps(log2(min(a_shape.columns, b_shape.columns)))
 
         starting = Signal()
-        outside = Signal()
+        possible = Signal()
         finished = Signal()
         take = Signal()
-        bad = Signal()
+        empty = Signal()
         m.d.comb += [
             starting.eq(active & fresh & pace.ready & ~self.control.stop),
-            outside.eq(starting & ~(a.inside & b.inside)),
-            self.read.eq(Mux(fresh, starting & a.inside & b.inside, active & ~self.control.stop)),
+            possible.eq(a.inside & b.inside & ~refused),
+            self.read.eq(Mux(fresh, starting & possible, active & ~self.control.stop)),
             self.last.eq(self.read & steps.final),
             finished.eq(self.last & blocks.last_row & blocks.last_col),
             take.eq(self.control.operation.valid & (~active | finished) & ~self.control.stop),
-            bad.eq(take & ((op.k == 0) | (op.gemm_m == 0) | (op.gemm_n == 0))),
+            empty.eq((op.k == 0) | (op.gemm_m == 0) | (op.gemm_n == 0)),
             self.control.operation.ready.eq(take),
             self.control.busy.eq(self.read),
             self.control.progress.eq(self.read),
             self.control.quiet.eq(1),
-            self.control.error.eq(bad | outside),
+            self.control.error.eq(starting & ~possible),
+            *report_of(self.control.error_report, Mux(refused, *causes), d),
         ]
         with m.If(self.read):
             m.d.sync += fresh.eq(steps.final)
         with m.If(finished):
             m.d.sync += active.eq(0)
         with m.If(take):
-            m.d.sync += [active.eq(~bad), fresh.eq(1), d.eq(op)]
+            m.d.sync += [active.eq(1), fresh.eq(1), refused.eq(empty), d.eq(op)]
 
         m.d.comb += [
             *[part.take.eq(take) for part in (a, b, blocks, pace, steps)],
@@ -307,8 +310,4 @@ class Control(Component):
             self.result.warp.eq(d.warp),
             self.result.pc.eq(d.pc),
         ]
-        report = self.control.error_report
-        m.d.comb += report_of(report, isa.Cause.BUFFER_RANGE, d)
-        with m.If(take):
-            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
         return m

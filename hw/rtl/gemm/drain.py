@@ -44,7 +44,7 @@ class Drain(Component):
             {
                 "start": In(1),
                 "result": In(result_layout(config)),
-                "row": In(data.ArrayLayout(signed(block_bits(config)), config.cols)),
+                "row": In(signed(block_bits(config))).array(config.cols),
                 "drain": Out(DrainPort(config)),
                 "complete": Out(1),
                 "complete_warp": Out(WARP_BITS),

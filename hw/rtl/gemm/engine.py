@@ -68,13 +68,13 @@ class Gemm(Component):
             operands_b.read.eq(control.read),
             operands_b.column.eq(control.column_b),
             operands_b.style.eq(control.style_b),
-            array.a.eq(operands_a.lanes),
-            array.b.eq(operands_b.lanes),
+            *[array.a[r].eq(operands_a.lanes[r]) for r in range(c.rows)],
+            *[array.b[i].eq(operands_b.lanes[i]) for i in range(c.cols)],
             array.step.eq(step[-1]),
             array.last.eq(last[FETCH - 1]),
             drain.start.eq(last[-1]),
             drain.result.eq(results[-1]),
-            drain.row.eq(array.row),
+            *[drain.row[i].eq(array.row[i]) for i in range(c.cols)],
         ]
         inner = control.control
         m.d.comb += [

@@ -33,7 +33,7 @@ class Operands(Component):
                 "column": In(log2(shape.columns)),
                 "style": In(Style),
                 "buffer": Out(BankedRead(shape)),
-                "lanes": Out(data.ArrayLayout(signed(OPERAND_BITS), shape.lanes)),
+                "lanes": Out(signed(OPERAND_BITS)).array(shape.lanes),
             }
         )
 
@@ -61,10 +61,14 @@ class Operands(Component):
         styles = [Signal(Style, name=f"style{i}", reset_less=True) for i in range(2)]
         m.d.sync += [styles[0].eq(self.style), styles[1].eq(styles[0])]
         zero = self._read(styles[1].zero, styles[1].signed)
+        operands = [
+            Signal(signed(OPERAND_BITS), name=f"operand{i}", reset_less=True) for i in range(shape.lanes)
+        ]
+        m.d.comb += [port.eq(operand) for port, operand in zip(self.lanes, operands, strict=True)]
         with m.If(rotated):
-            for i in range(shape.lanes):
+            for i, operand in enumerate(operands):
                 element = self._read(lanes.word_select(i, ELEMENT_BITS), styles[1].signed)
-                m.d.sync += self.lanes[i].eq(element - zero)
+                m.d.sync += operand.eq(element - zero)
         return m
 
     @staticmethod
