@@ -23,17 +23,23 @@ _DIAGONALS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 
 
 #: Regular links by name: steps from a PE, and whether they go from the last row or column to the first.
-STYLES = {"mesh": (_NEIGHBOURS, False), "torus": (_NEIGHBOURS, True), "diagonal": (_DIAGONALS, False)}
+STYLES = {
+    "mesh": (_NEIGHBOURS, False, False),
+    "cylinder": (_NEIGHBOURS, False, True),
+    "torus": (_NEIGHBOURS, True, True),
+    "diagonal": (_DIAGONALS, False, False),
+}
 
 
 def regular(style: str, rows: int, cols: int) -> set[Link]:
     """The regular links of a name (`STYLES`), in both directions."""
-    steps, wrap = STYLES[style]
+    steps, wrap_rows, wrap_cols = STYLES[style]
     found = set()
     for row, col, (down, right) in itertools.product(range(rows), range(cols), steps):
-        to = row + down, col + right
-        if wrap:
-            to = to[0] % rows, to[1] % cols
+        to = (
+            (row + down) % rows if wrap_rows else row + down,
+            (col + right) % cols if wrap_cols else col + right,
+        )
         if 0 <= to[0] < rows and 0 <= to[1] < cols and to != (row, col):
             found.add(Link(row * cols + col, to[0] * cols + to[1]))
     return found
@@ -43,7 +49,8 @@ def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
     """The regular links that come nearest to those of a fabric, then what it has beside them, and lacks."""
     own = set(fabric.links)
     best: tuple[tuple[str, ...], list[Link], list[Link]] = ((), sorted(own), [])
-    for styles in ((), ("mesh",), ("torus",), ("diagonal",), ("mesh", "diagonal"), ("torus", "diagonal")):
+    around = ("mesh",), ("cylinder",), ("torus",)
+    for styles in ((), *around, ("diagonal",), *((*style, "diagonal") for style in around)):
         usual = {link for name in styles for link in regular(name, fabric.rows, fabric.cols)}
         extra, missing = sorted(own - usual), sorted(usual - own)
         if len(extra) + len(missing) < len(best[1]) + len(best[2]):

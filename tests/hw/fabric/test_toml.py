@@ -46,6 +46,11 @@ def test_a_torus_has_four_links_from_every_pe_and_none_twice():
     assert all(len(out) == 3 for out in load("torus2x3").outgoing)
 
 
+def test_a_cylinder_is_closed_in_its_rows_alone():
+    between = set(load("shared4x4").links) ^ set(load("mesh4x4").links)
+    assert between == {Link(*ends) for row in range(0, 16, 4) for ends in ((row, row + 3), (row + 3, row))}
+
+
 def test_diagonals_reach_eight_neighbours():
     fabric = load("diagonal4x4")
     assert [fabric.links[i].target for i in fabric.outgoing[5]] == [0, 1, 2, 4, 6, 8, 9, 10]
@@ -166,7 +171,7 @@ def test_a_file_starts_from_a_preset(tmp_path):
         (("rows = 2", "rows = 2\ncontexts = 257"), ["contexts", "1 to 256", "not 257"]),
         (("rows = 2", "rows = 2\nname = 3"), ["name must be text", "not 3"]),
         (("rows = 2", 'rows = 2\npreset = "no"'), ["preset", "mesh4x4", "not 'no'"]),
-        (('"mesh"', '"ring"'), ["links", "mesh, torus, diagonal", "'ring'"]),
+        (('"mesh"', '"ring"'), ["links", "mesh, cylinder, torus, diagonal", "'ring'"]),
         (('"m p...", "..."', '"m p..."'), ["grid", "1 rows", "the grid has 2"]),
         (('"m p...", "..."', '"m p", "..."'), ["grid row 'm p'", "2 columns", "the grid has 3"]),
         (('"m p...", "..."', '"m q...", "..."'), ["grid row", "kinds are m, p", "not 'q'"]),

@@ -57,7 +57,7 @@ def test_few_rows_are_one_tile_and_many_are_tiles_that_take_turns() -> None:
 
 
 def test_configurations_are_brought_by_turns_where_they_leave_no_room_for_rows() -> None:
-    assert softmax(40, 256).slots == 2
+    assert softmax(40, 256, cgra="torus4x4").slots == 2
     long = softmax(3, 9000)
     assert (long.rows, long.places, long.slots) == (1, 1, 1)
 
