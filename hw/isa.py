@@ -398,7 +398,8 @@ class Timing:
     gemm_drain: int = 5  # from reading the last columns of a block to draining its first row
     acc_write: int = 3  # from draining a row to being readable
     gemm_turn: int = 2  # rows' time between two operations' drains, against overlap in the accumulator
-    store_output: int = 2  # from reading a beat to presenting it
+    store_take: int = 1  # in which the storer prepares an operation before it takes it
+    store_output: int = 3  # from reading a beat to presenting it
     store_response: int = 1  # from the last response to completion
     grid_checks: int = 3  # that the checks of a configuration's arrays take at least
     conv_setup: int = 10  # steps of an im2col load before it looks at the first image row

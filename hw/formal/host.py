@@ -64,7 +64,8 @@ class _Requests:
     A request that was taken is `held` until it executes, its `payload` stays as long. `write` is 1 in the
     cycle in which a write executes, `starts` in that in which it starts the machine; `starting` is 1 from
     then on until the machine loads, `under_way` until it is done. `loads` counts the cycles between clear and
-    run, from 1 on, and is 0 in all others; `loaded` is what it was in the cycle before.
+    run, from 1 on, and is 0 in all others; `loaded` is what it was in the cycle before. `told` is 1 when an
+    error is told in a run, which ends in this cycle.
     """
 
     held: Signal
@@ -75,6 +76,7 @@ class _Requests:
     under_way: Signal
     loads: Signal
     loaded: Signal
+    told: Signal
 
     def writes(self, name: str) -> Value:
         """Whether a register is written in this cycle."""
@@ -84,8 +86,8 @@ class _Requests:
 def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
     """The host side under proof; the host keeps a request until it is accepted.
 
-    Assumed of the machine: an error is told in the cycle after one in which `run` was 1. Where faults are
-    looked for, the clear before a run is shortened: it only has to be over.
+    Assumed of the machine: no error is told in the first cycle of a run. Where faults are looked for, the
+    clear before a run is shortened: it only has to be over.
     """
     inner = Host(config)
     if bench.seeks_fault:
@@ -110,7 +112,7 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
     bench.m.d.comb += loads.eq(Mux(begins, 1, Mux(goes_on, loaded + 1, 0)))
     sync += loaded.eq(loads)
     ran = bench.past(dut.run, "ran")
-    bench.assume(~dut.error | ran)
+    bench.assume(~dut.error | (loaded != period))
 
     def tied() -> Value:
         state = bench.register(dut, "state")
@@ -123,7 +125,8 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
         return same & idle & clearing & (state <= State.DONE) & loading & running
 
     bench.invariant("requests", tied)
-    return dut, _Requests(held, payload, write, starts, starting, under_way, loads, loaded)
+    told = bench.value(ran & dut.error & ~dut.done, "told")
+    return dut, _Requests(held, payload, write, starts, starting, under_way, loads, loaded, told)
 
 
 def build_streams(bench: Bench, config: MachineConfig) -> None:
@@ -140,7 +143,7 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
     waiting = bench.value(owed - response.valid, "waiting")
     bench.invariant("owed", lambda: waiting == known.held)
     first = bench.past(accepted, "first_cycle")
-    busy = bench.value((known.starting & dut.clear) | dut.run | dut.error, "busy")
+    busy = bench.value((known.starting & dut.clear) | dut.run | known.told, "busy")
     second = bench.past(first & ~known.payload.write & ~busy, "second_cycle")
     in_turn = (first & known.payload.write) | (second & ~busy)
     free = ~response.valid | response.ready
@@ -161,7 +164,7 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
     bench.require("no_writes_to_running_programs", ~(known.under_way & dut.program_write))
     begins = bench.value(dut.run & ~was["run"], "begins")
     bench.require("run_follows_load", begins == (known.loaded == config.derived.period))
-    bench.require("warps_run", Mux(dut.run, dut.execute == dut.enable, dut.error | (dut.execute == 0)))
+    bench.require("warps_run", Mux(dut.run, dut.execute == dut.enable, known.told | (dut.execute == 0)))
     bench.invariant("execute", lambda: dut.execute == Mux(bench.register(dut, "running"), dut.enable, 0))
     stopped = bench.past(dut.stop & ~dut.clear & (known.loads == 0), "stopped_past")
     bench.require("stop_is_final", ~(stopped & (dut.run | (known.loads != 0))) & (dut.stop == ~dut.run))
@@ -231,10 +234,11 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
 
 
 WATCHDOG = {
-    "watchdog_stops": "when a run has had WATCHDOG and `period` cycles without progress, it goes on for one "
-    "more at most (WATCHDOG 0: for ever)",
-    "watchdog_waits": "a run that has no error and is not done stops only for this",
-    "error_stops": "when an error is told, in the cycle after it, the run has stopped and failed",
+    "watchdog_stops": "in a run `expired` comes in the second cycle after WATCHDOG and `period` cycles "
+    "without progress (WATCHDOG 0: never), and as long as there is none",
+    "watchdog_waits": "in a run `expired` comes only for this",
+    "error_stops": "when an error is told, the run stops in this cycle, and has failed in the next; one that "
+    "is not done stops for nothing else",
     "cycles_counted": "a run that is done without error has taken the cycles up to its last event",
 }
 
@@ -255,12 +259,14 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")
     period = config.derived.period
-    expired = bench.past((limit != 0) & (idle >= limit + period), "expired_past")
-    bench.require("watchdog_stops", ~(running & expired) | ~dut.run)
+    idle_before = bench.past(idle, "idle_past")
+    waits = bench.value((limit != 0) & (idle_before >= limit + period), "waits")
+    expires = bench.past(waits, "expires")
+    bench.require("watchdog_stops", ~(dut.run & expires) | dut.expired)
+    bench.require("watchdog_waits", ~(dut.run & dut.expired) | expires)
+    after = bench.past(known.told, "told_past")
     stops = running & ~dut.run & ~dut.done
-    bench.require("watchdog_waits", ~(stops & ~dut.error) | expired)
-    told = dut.error | bench.past(dut.error, "error_past")
-    bench.require("error_stops", ~told | (~dut.run & dut.stop & dut.failed))
+    bench.require("error_stops", (~after | (~dut.run & dut.stop & dut.failed)) & (~stops | dut.error))
 
     bench.assume(~(dut.finished & dut.event))
     cycles, latest = Signal(len(dut.cycle), name="cycles_run"), Signal(len(dut.cycle), name="latest_event")
@@ -279,7 +285,11 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
         counted = ~dut.run | ((count == cycles) & (inside == latest))
         state, failed = bench.register(dut, "state"), bench.register(dut, "failed")
         ended = failed | ((state != State.STOP) & ((state != State.DONE) | (count == latest)))
-        idles = (~dut.run | (quiet_for == idle - period)) & ((idle == 0) | running)
+        moved, period_before = bench.register(dut, "moved"), quiet_for == -period
+        running_idle = ~dut.run | ((quiet_for == idle_before - period) & (moved == (idle == 0)))
+        loading = ((known.loads < 2) | moved) & ((known.loads < 3) | period_before)
+        begins = ((state != State.CLEAR) & (state != State.LOAD)) | (idle_before == 0)
+        idles = running_idle & loading & begins & ((idle == 0) | running)
         return (watchdog == limit) & idles & first & counted & ended
 
     bench.invariant("counts", tied)

@@ -71,7 +71,8 @@ def _writes_any_time(m: Module, outer: Component, inner: Component) -> None:
 
 def _runs_again(m: Module, outer: Component, inner: Component) -> None:
     """A failed run starts again."""
-    m.d.comb += [outer.run.eq(inner.run | (inner.done & inner.failed)), outer.stop.eq(~outer.run)]
+    again = inner.done & inner.failed & past(m, inner.done)
+    m.d.comb += [outer.run.eq(inner.run | again), outer.stop.eq(~outer.run)]
 
 
 def _never_waits(m: Module, outer: Component, inner: Component) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
-from hw.formal import engines, rows
+from hw.formal import engines
 from hw.formal.bench import Bench, blinking, past
 from hw.formal.proof import Proof, planted
 from hw.rtl.bits import log2, range_mask
@@ -26,6 +26,74 @@ WINDOWS = {
 def _pieces(strobe: Value) -> Value:
     """How many runs of bytes are strobed."""
     return sum((strobe[i] & ~(strobe[i - 1] if i else 0))[0] for i in range(len(strobe)))
+
+
+def _fits(row: Value, align: Value, rows: Value, width: int) -> Value:
+    """Whether what is known of a row is right, for one that begins at `align`."""
+    over = Value.cast(align + rows.rest)
+    more = Mux(over > width, 2, over != 0)
+    return (
+        (row.align == align)
+        & (row.extra == more)
+        & (row.end == over[: log2(width)])
+        & (row.single == (rows.whole + more == 1))
+    )
+
+
+def _known(rows: Value, following: Value) -> Value:
+    """Whether what is known of an operation's rows is right; `following` is the address of the next one."""
+    align = following[: len(rows.next)]
+    words = (rows.no_word == (rows.whole == 0)) & (rows.one_word == (rows.whole == 1))
+    return words & (rows.next == align) & (rows.over == align + rows.rest)
+
+
+def _prepared(bench: Bench, dut: Component, width: int) -> Value:
+    """Whether what is prepared of an operation is right, unless it is refused."""
+    coming, shift = bench.view(dut, "coming"), log2(width)
+    rows = coming.rows
+    size = Value.cast((rows.whole << shift) + rows.rest)
+    return (
+        (coming.bad | ((size != 0) & (coming.last == (coming.memory + size - 1)[:32])))
+        & (coming.stride[:shift] == rows.step)
+        & _fits(rows.first, coming.memory[:shift], rows, width)
+        & _known(rows, coming.memory + coming.stride)
+    )
+
+
+def _walked(bench: Bench, dut: Component, width: int) -> Value:
+    """Whether walker, addresses and the check of windows agree about the present row."""
+    shift = log2(width)
+    names = ("address", "following", "following_last", "stride", "permitted")
+    first, following, following_last, stride, inside = (bench.register(dut, n) for n in names)
+    names = ("active", "first_of_row", "first", "beats", "extra", "ends", "last_row", "renews")
+    active, begins, start, beats, extra, ends, last_row, renews = (
+        bench.register(dut, f"walker/{n}") for n in names
+    )
+    walk, present = bench.view(dut, "walker/d"), bench.view(dut, "walker/present")
+    size = Value.cast((walk.whole << shift) + walk.rest)
+    span = Value.cast(size - 1)[:16]
+    last = Value.cast(first + span)
+    permitted = Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in dut.windows).any()
+    # Bytes of the row that are left from the beginning of the present beat's word on, and that word.
+    left = Value.cast(((beats + extra) << shift) - Mux(present.end == 0, 0, width - present.end))
+    word = Mux(begins, first[shift:], bench.view(dut, "read").beat + 1)[: 32 - shift] << shift
+    row = (
+        (size != 0)
+        & (inside == (permitted & ~last[32]))
+        & (begins | inside)
+        & (following == (first + stride)[:32])
+        & (following_last == (last + stride)[:32])
+        & (stride[:shift] == walk.step)
+        & _known(walk, following)
+        & (start == Mux(begins, first[:shift], 0))
+        & (ends == (beats + extra == 1))
+        & (extra <= 2)
+        & ((word + left)[:32] == (first + span + 1)[:32])
+        & (left > start)
+        & (left[16:] < 4)
+        & (begins | ((word > first) & (word <= (first + span))))
+    )
+    return (~active | row) & (renews == (~active | (ends & last_row)))
 
 
 def build_windows(bench: Bench, config: MachineConfig) -> None:
@@ -52,30 +120,17 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
     bench.require("addresses_aligned", payload.address[:shift] == 0)
 
     def tied() -> Value:
-        names = ("address", "following", "span", "stride", "permitted")
-        first, following, span, stride, inside = (bench.register(dut, n) for n in names)
-        d, meta, sent = bench.view(dut, "d"), bench.view(dut, "meta"), bench.view(dut, "sent")
-        walk = rows.Walk(bench, dut, "walker", width)
-        last = Value.cast(first + span)
-        permitted_row = (
-            ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in dut.windows).any()
-        )
-        row = (
-            rows.fits(walk, first, span, stride, meta.beat + 1, width)
-            & (inside == permitted_row)
-            & (walk.first_of_row | inside)
-            & (following == (first + stride)[:32])
-            & walk.in_memory
-            & (walk.padding == 0)
-        )
-
-        def travels(valid: Value, what: Value) -> Value:
-            return ~valid | (permitted(what.beat << shift, what.strobe) & (_pieces(what.strobe) == 1))
+        def travels(valid: str, what: str) -> Value:
+            beat = bench.view(dut, what)
+            right = permitted(beat.beat << shift, beat.strobe) & (_pieces(beat.strobe) == 1)
+            return ~bench.register(dut, valid) | right
 
         return (
-            (~walk.active | (row & (d.bytes != 0)))
-            & travels(bench.register(dut, "align_valid"), meta)
-            & travels(bench.register(dut, "output_valid"), sent)
+            _walked(bench, dut, width)
+            & (~bench.register(dut, "offered") | _prepared(bench, dut, width))
+            & travels("read_valid", "read")
+            & travels("align_valid", "meta")
+            & travels("output_valid", "sent")
         )
 
     bench.invariant("row", tied)

@@ -78,12 +78,13 @@ class Watch:
         return Cat(self.word[isa.OPCODE_LOW :] == OPCODE[name] for name in names).any()
 
     def _host(self) -> None:
-        """A reset, a round of turns, then one run of the enabled warps, over two cycles after an error."""
+        """A reset, a round of turns, then one run of the enabled warps, over three cycles after an error."""
         bench, dut, period = self.bench, self.dut, self.config.derived.period
         self.age = Signal(range(period + 1), name="age")
         ran, self.failed = Signal(name="ran"), Signal(name="failed")
         any_run = bench.value(dut.run.any(), "any_run")
-        self.over = bench.past(self.failed, "over")
+        self.failed_before = bench.past(self.failed, "failed_before")
+        self.over = bench.past(self.failed_before, "over")
         enable = bench.constant(self.config.warps, "enable")
         bench.m.d.sync += [
             self.age.eq(Mux(self.age == period, period, self.age + 1)),

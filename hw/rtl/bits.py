@@ -47,6 +47,11 @@ def from_mask(first: Value, width: int) -> Value:
     return lookup(first, [(ones << n) & ones for n in range(1 << len(first))], width)
 
 
+def reaches(a: Value, b: Value) -> Value:
+    """`a >= b` of unsigned values as wide as each other, by a carry chain and not by a tree."""
+    return ~(a - b)[len(a)]
+
+
 def lookup(index: Value, results: list[int], width: int) -> Value:
     """`results[index]` in `width` bits; of few bits it is smaller than a sum or a comparison."""
     tables = [sum((r >> bit & 1) << i for i, r in enumerate(results)) for bit in range(width)]

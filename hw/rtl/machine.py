@@ -29,6 +29,7 @@ from hw.rtl.cgra.grid import Grid
 from hw.rtl.cgra_port import CgraPort
 from hw.rtl.core.channels import Channels
 from hw.rtl.core.decoder import stored
+from hw.rtl.core.errors import Errors
 from hw.rtl.core.host import Host
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.program import ProgramMemory
@@ -37,7 +38,6 @@ from hw.rtl.gemm.engine import Gemm
 from hw.rtl.interfaces import (
     ADDRESS_BITS,
     PC_BITS,
-    ErrorReport,
     HostRequest,
     ReadPort,
     WritePort,
@@ -152,8 +152,6 @@ class Machine(Component):
         if c.cgra is not None:
             engines["cgra"] = self._grid(m, cleared, host, storer, acc, buffers["load_c"])
         engines["store"] = storer
-        for engine in engines.values():
-            m.d.comb += engine.control.stop.eq(host.stop)
         return engines
 
     def _grid(
@@ -263,41 +261,31 @@ class Machine(Component):
         return warps
 
     def _errors(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
-        """The first error counts: warps, then engines; and who is stuck when nothing moves.
-
-        Errors come late in a cycle; the host hears of them in the next one.
-        """
-        overflow = self._channels.overflow
-        errors = {
-            "warps": warps.error | overflow,
-            "engines": Cat(engine.control.error for engine in engines.values()).any(),
-        }
-        late = Signal(len(errors))
-        for i, (source, happened) in enumerate(errors.items()):
-            failed = Signal(name=f"{source}_failed")
-            m.d.sync += failed.eq(happened & host.run)
-            m.d.comb += late[i].eq(failed)
-        m.d.comb += host.error.eq(late.any())
-
-        def told(name: str, happened: Value, report: Signal) -> None:
-            """An error of the cycle before, and a report of it; one that is told later counts."""
-            failed = Signal(name=f"{name}_failed")
-            m.d.sync += failed.eq(happened)
-            with m.If(failed):
-                m.d.comb += host.error_report.eq(report)
-
-        for name, engine in reversed(engines.items()):
-            report = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
-            m.d.sync += report.eq(engine.control.error_report)
-            told(name, engine.control.error, report)
-        report = Signal(ErrorReport, name="warps_report", reset_less=True)
-        m.d.sync += [
-            report.cause.eq(Mux(warps.error, warps.cause, isa.Cause.CHANNEL_OVERFLOW)),
-            report.warp.eq(warps.turn),
-            report.pc.eq(Mux(warps.error, warps.pc, warps.fire_pc)),
+        """Warps come before engines, and these before the watchdog, which names who is stuck."""
+        overflow, controls = self._channels.overflow, [engine.control for engine in engines.values()]
+        m.submodules.errors = errors = Errors(len(controls) + 2)
+        of_warps, of_watchdog = errors.reports[0], errors.reports[len(controls) + 1]
+        stuck, pc = self._stuck(m, host, warps)
+        m.d.comb += [
+            errors.happens.eq(Cat(warps.error | overflow, *[c.error for c in controls], host.expired)),
+            of_warps.cause.eq(Mux(warps.error, warps.cause, isa.Cause.CHANNEL_OVERFLOW)),
+            of_warps.warp.eq(warps.turn),
+            of_warps.pc.eq(Mux(warps.error, warps.pc, warps.fire_pc)),
+            of_watchdog.cause.eq(isa.Cause.WATCHDOG),
+            of_watchdog.warp.eq(stuck),
+            of_watchdog.pc.eq(pc),
+            host.error.eq(errors.error),
+            host.error_report.eq(errors.report),
         ]
-        told("warp", warps.error | overflow, report)
-        # The first warp that is not through, and where it was in its last turn.
+        for i, control in enumerate(controls, 1):
+            # The engine whose error it is stops a cycle before the others.
+            m.d.comb += [
+                errors.reports[i].eq(control.error_report),
+                control.stop.eq(host.stop | errors.failed[i]),
+            ]
+
+    def _stuck(self, m: Module, host: Host, warps: Sequencer) -> tuple[Signal, Signal]:
+        """The first warp that is not through, and where it was in its last turn."""
         stuck = Signal(warp_number(self.config))
         pc = Signal(PC_BITS, reset_less=True)
         for w in reversed(range(self.config.warps)):
@@ -305,11 +293,7 @@ class Machine(Component):
                 m.d.comb += stuck.eq(w)
         with m.If((warps.turn == stuck) & ~warps.idle):
             m.d.sync += pc.eq(warps.pc)
-        m.d.comb += [
-            host.stuck_report.cause.eq(isa.Cause.WATCHDOG),
-            host.stuck_report.warp.eq(stuck),
-            host.stuck_report.pc.eq(pc),
-        ]
+        return stuck, pc
 
 
 def _placed(m: Module, request: Any, port: Any, base: Value) -> None:

@@ -26,8 +26,8 @@ LOADED = TIMING.load_write + TIMING.enqueue + TIMING.gemm_first
 MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + TIMING.enqueue
 #: From the issue of an operation to its first beat at the port.
 ISSUED = TIMING.enqueue + 3
-#: From the last beat of a store to its completion, beyond the latency.
-STORED = TIMING.store_response + TIMING.store_output
+#: What a store takes beside its beats and the latency.
+STORED = TIMING.store_response + TIMING.store_output + TIMING.store_take
 
 
 class Lane:

@@ -108,9 +108,12 @@ def test_a_run_is_cleared_only_when_memory_owes_no_answer() -> None:
         await program(access, 0, PROGRAM, crc(PROGRAM))
         ctx.set(host.quiet, 0)
         await access("CONTROL", 1 << csr.START)
-        await ctx.tick().repeat(
-            host.clear_cycles + 30
-        )  # the watchdog ends the run, and then the wait for memory
+        await ctx.tick().until(host.expired)
+        await ctx.tick()
+        ctx.set(host.error, 1)  # as the machine tells it
+        await ctx.tick()
+        ctx.set(host.error, 0)
+        await ctx.tick().repeat(20)  # in which the watchdog ends the wait for memory, too
         await access("CONTROL", 1 << csr.CLEAR)
         assert await access("STATUS") == 1 << csr.DONE | 1 << csr.ERROR | 1 << csr.PROGRAM_OK
         ctx.set(host.quiet, 1)

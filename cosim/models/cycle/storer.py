@@ -1,7 +1,7 @@
 """The storer: a schedule that can be revised while the array's accumulator reads are not all known.
 
 Beats that meet no conflict flow in closed form: once the output is never empty, beat i leaves the read
-stage when beat i-2 is accepted, and acceptances are successive available cycles of the port. Single
+stage when beat i-3 is accepted, and acceptances are successive available cycles of the port. Single
 beats are computed only where an operation starts and where the array holds a bank.
 """
 
@@ -32,13 +32,15 @@ SPACES = {"store": ACC, "store_scratch": SCRATCH, "store_out": OUT}
 
 
 class StorerState(NamedTuple):
-    """The pipeline behind a beat: g, o, w of that beat, o and w of the one before; counters so far."""
+    """The pipeline behind a beat: g of that beat, o and w of it and of the two before; counters so far."""
 
-    g: int = -2
+    g: int = -3
     o: int = -1
     w: int = -1
-    o_before: int = -2
-    w_before: int = -2
+    o_1: int = -2
+    w_1: int = -2
+    o_2: int = -3
+    w_2: int = -3
     stall_memory: int = 0
     stall_bank: int = 0
 
@@ -54,15 +56,14 @@ class BankRun(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """Successive beats from `beat` on leave the read stage: in `first`, `second`, then as the port accepts.
+    """Successive beats from `beat` on leave the read stage: in the cycles `first`, then as the port accepts.
 
     They read accumulator bank `bank`, or another space (-1).
     """
 
     beat: int
     beats: int
-    first: int
-    second: int
+    first: tuple[int, ...]
     bank: int
 
 
@@ -197,10 +198,11 @@ class StorerModel(EngineModel):
         cycles: list[int] = []
         banks: list[int] = []
         locate, chunks, after = store.plan.beats.locate, store.plan.chunks, self.port.after
-        for beat, beats, first, second, bank in store.leaves:
+        for beat, beats, first, bank in store.leaves:
             for n in range(beats):
                 if locate(beat + n)[1] < chunks:
-                    cycles.append((first, second)[n] if n < 2 else after(second + 1, n - 1))
+                    ahead = n - len(first)
+                    cycles.append(first[n] if ahead < 0 else after(first[-1] + 1, ahead + 1))
                     banks.append(bank)
         return Reads(np.array(cycles, np.int64), np.array(banks, np.int64))
 
@@ -265,7 +267,9 @@ class StorerModel(EngineModel):
             self.starts.append(NEVER)
             self.completions.append(NEVER)
             return
-        start = max(store.issued + TIMING.enqueue, self._state.g)
+        start = max(store.issued + TIMING.enqueue + TIMING.store_take, self._state.g)
+        if n:
+            start = max(start, self.starts[n - 1] + TIMING.store_take + 1)
         if n >= TIMING.in_flight:
             start = max(start, self.completions[n - TIMING.in_flight] + 1)
         store.start, done = start, NEVER
@@ -274,8 +278,7 @@ class StorerModel(EngineModel):
         if store.cause is Cause.NONE:
             done = self._state.w + self.port.latency + TIMING.store_response
         else:
-            cycle = start if store.cause is Cause.OPERAND else max(start, store.g_last) + 1
-            self.fail(cycle, store.cause, store.warp, store.pc)
+            self.fail(max(start, store.g_last) + 1, store.cause, store.warp, store.pc)
         self.stall_memory, self.stall_bank = self._state.stall_memory, self._state.stall_bank
         self.starts.append(start)
         self.completions.append(done)
@@ -288,61 +291,70 @@ class StorerModel(EngineModel):
             while beat < end:
                 ahead = 0
                 if beat:
-                    g, o, _, o_before, w_before, _, _ = state
-                    if o_before <= g + 1 <= w_before and o == w_before + 1:
+                    g, o, _, o_1, w_1, o_2, w_2, _, _ = state
+                    if o_2 <= g + 1 <= w_2 and o_1 == w_2 + 1 and o == w_1 + 1:
                         ahead = self._free_beats(state, bank, end - beat)
                 if ahead:
                     if self.observed:
-                        store.leaves.append(Leaves(beat, ahead, state.w_before, state.w, bank))
+                        store.leaves.append(Leaves(beat, ahead, (state.w_2, state.w_1, state.w), bank))
                     state = self._advance(state, ahead)
                     beat += ahead
                 else:
                     state = self._step(state, store, beat, bank)
                     if self.observed:
-                        store.leaves.append(Leaves(beat, 1, state.g, 0, bank))
+                        store.leaves.append(Leaves(beat, 1, (state.g,), bank))
                     beat += 1
         return state
 
     def _free_beats(self, state: StorerState, bank: int, most: int) -> int:
         """How many of the next `most` beats of a full pipeline leave the read stage before a conflict.
 
-        The next two leave it in `w_before` and `w`, those after them in successive available cycles.
+        The next three leave it in `w_2`, `w_1` and `w`, those after them in successive available cycles.
         """
         block = self.drains.next_block(bank, state.g + 1) if bank >= 0 else None
         if block is None:
             return most
         conflict = block[0]
         if conflict <= state.w:
-            return min(most, 1 if state.w_before < conflict else 0)
-        return min(most, 2 + self.port.count(state.w + 1, conflict))
+            return min(most, (state.w_2 < conflict) + (state.w_1 < conflict))
+        return min(most, 3 + self.port.count(state.w + 1, conflict))
 
     def _advance(self, state: StorerState, n: int) -> StorerState:
         """The state n beats later in a full pipeline without conflicts."""
-        after, following = self.port.after, state.w + 1
-        w = after(following, n)
-        one = after(following, n - 1) if n > 1 else state.w
-        two = after(following, n - 2) if n > 2 else state.w if n == 2 else state.w_before
+
+        def accepted(i: int) -> int:
+            """The cycle in which the i-th beat behind the present one is accepted."""
+            return self.port.after(state.w + 1, i) if i > 0 else (state.w, state.w_1, state.w_2)[-i]
+
+        w_3, w_2, w_1, w = (accepted(n - i) for i in (3, 2, 1, 0))
         stalled = state.stall_memory + w - state.w - n
-        return StorerState(two, one + 1, w, two + 1, one, stalled, state.stall_bank)
+        return StorerState(w_3, w_1 + 1, w, w_2 + 1, w_1, w_3 + 1, w_2, stalled, state.stall_bank)
 
     def _step(self, state: StorerState, store: Store, beat: int, bank: int) -> StorerState:
         """The state behind the next beat, by the recurrence itself."""
-        g, o, w, o_before, w_before, stall_memory, stall_bank = state
+        g, o, w, o_1, w_1, o_2, w_2, stall_memory, stall_bank = state
+        stalls = (o_2, w_2), (o_1, w_1), (o, w)
         z = max(g, store.start) + 1
         while True:
-            if o_before <= z < w_before:
-                z = w_before
-            if o <= z < w:
-                z = w
+            z = _moving(z, stalls)
             block = self.drains.next_block(bank, z) if bank >= 0 else None
             if block is None or block[0] > z:
                 break
             if store.plan.beats.locate(beat)[1] >= store.plan.chunks:
                 break  # the beat reads nothing
             end = block[1]
-            standing = max(0, min(end, w_before) - max(z, o_before)) + max(0, min(end, w) - max(z, o))
+            standing = sum(max(0, min(end, last) - max(z, first)) for first, last in stalls)
             stall_bank += end - z - standing
             z = end
-        o_next = max(z + 1, w) + 1
+        o_next = _moving(_moving(z + 1, stalls) + 1, stalls) + 1
         w_next = self.port.after(o_next, 1)
-        return StorerState(z, o_next, w_next, o, w, stall_memory + w_next - o_next, stall_bank)
+        stall_memory += w_next - o_next
+        return StorerState(z, o_next, w_next, o, w, o_1, w_1, stall_memory, stall_bank)
+
+
+def _moving(cycle: int, stalls: tuple[tuple[int, int], ...]) -> int:
+    """The first cycle from `cycle` on in none of the stalls, which are in order of time."""
+    for first, end in stalls:
+        if first <= cycle < end:
+            cycle = end
+    return cycle

@@ -33,9 +33,9 @@ class Host(Component):
     of any memory to be reset, and a round of turns follows. `execute` lets warps run; it is still 1 when
     `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is outstanding at
     memory, `finished` that every warp is through: it may be late, cycles are counted up to the last `event`
-    of a warp. `progress` feeds the watchdog. `error` says that there was one in the cycle before, while `run`
-    was 1: nobody has to know in the cycle of the error itself, which ends long paths. `counters` are the
-    event inputs of the performance counters, warps first.
+    of a warp. `progress` feeds the watchdog, and `expired` is its error. `error` says that there was one two
+    cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
+    the performance counters, warps first.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -64,7 +64,7 @@ class Host(Component):
                 "progress": In(1),
                 "error": In(1),
                 "error_report": In(ErrorReport),
-                "stuck_report": In(ErrorReport),
+                "expired": Out(1),
                 "windows": Out(windows_layout(config)),
                 "base": Out(ADDRESS_BITS),
                 "program_write": Out(1),
@@ -175,80 +175,77 @@ class Host(Component):
         watchdog: Value,
         program_ok: Value,
     ) -> Signal:
-        """The state machine of a run and its watchdog; returns the error register.
+        """The state machine of a run; returns the error register.
 
-        A cycle after an error everything is as if it had been known in time: the count of cycles goes back.
+        Behind an error everything is as if it had been known in time: the count of cycles goes back.
         """
-        error = Signal(ErrorReport)
-        running, failed = Signal(), Signal()  # `running`: whether the state is RUN
+        error, failed = Signal(ErrorReport), Signal()
+        running, told = Signal(), Signal()  # `running`: whether the state is RUN
         # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
         # go on afterwards. It is a register because it leads to half of all others.
         clearing = Signal(init=1)
         begin = [running.eq(1), self.execute.eq(self.enable)]
         end = [running.eq(0), self.execute.eq(0)]
-        count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
-        # Progress comes late in a cycle: it counts in the next one.
-        # Only a round of turns shows that no warp goes on: so many cycles more.
+        count, following, latest = (Signal(len(self.cycle), name=n) for n in ("count", "following", "latest"))
         period = self._config.derived.period
-        quiet_before, moved, quiet_for = Signal(signed(34)), Signal(), Signal(signed(34))
         cleared, loaded = Signal(range(self.clear_cycles)), Signal(range(period))
-        expired, latest = Signal(), Signal(len(self.cycle))
+        self._watch(m, state, watchdog, told)
         m.d.comb += [
+            told.eq(running & self.error),
             self.clear.eq(clearing),
             self.clear_index.eq(cleared),
             self.run.eq(running & ~self.error),
             self.stop.eq(~self.run),
-            self.done.eq((state == State.DONE) & ~self.error),
-            self.failed.eq(failed | self.error),
-            self.cycle.eq(Mux(self.error, before, count)),
-            quiet_for.eq(Mux(moved, -period, quiet_before + 1)),
-            expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
+            self.done.eq(state == State.DONE),
+            self.failed.eq(failed),
+            self.cycle.eq(count),
+            following.eq(count + Mux(told, -2, 1)),  # the error came two cycles ago
         ]
-        m.d.sync += [quiet_before.eq(quiet_for), moved.eq(self.progress), cleared.eq(0)]
+        m.d.sync += cleared.eq(0)
         with m.Switch(state):
-            with m.Case(State.IDLE):
-                m.d.sync += moved.eq(1)
-                with m.If(writes["CONTROL"] & value[csr.START]):
-                    with m.If(program_ok):
-                        m.d.sync += state.eq(State.CLEAR)
-                    with m.Else():
-                        m.d.sync += [state.eq(State.DONE), clearing.eq(0), failed.eq(1), error.eq(0)]
-                        m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
+            with m.Case(State.IDLE), m.If(writes["CONTROL"] & value[csr.START]):
+                with m.If(program_ok):
+                    m.d.sync += state.eq(State.CLEAR)
+                with m.Else():
+                    m.d.sync += [state.eq(State.DONE), clearing.eq(0), failed.eq(1), error.eq(0)]
+                    m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
             with m.Case(State.CLEAR):
                 m.d.sync += [count.eq(0), cleared.eq(cleared + 1)]
                 with m.If(cleared == self.clear_cycles - 1):
                     m.d.sync += [state.eq(State.LOAD), clearing.eq(0)]
             with m.Case(State.LOAD):
-                m.d.sync += [loaded.eq(loaded + 1), moved.eq(1)]
+                m.d.sync += [loaded.eq(loaded + 1), latest.eq(0)]
                 with m.If(loaded == period - 1):
-                    m.d.sync += [state.eq(State.RUN), loaded.eq(0), latest.eq(0), *begin]
+                    m.d.sync += [state.eq(State.RUN), loaded.eq(0), *begin]
             with m.Case(State.RUN):
-                m.d.sync += before.eq(count)
+                m.d.sync += count.eq(following)
                 with m.If(self.event):
-                    m.d.sync += latest.eq(count + 1)
-                with m.If(expired):
-                    m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), moved.eq(1)]
-                    m.d.sync += error.eq(self.stuck_report)
+                    m.d.sync += latest.eq(following)
+                with m.If(told):
+                    m.d.sync += [state.eq(Mux(self.quiet, State.DONE, State.STOP)), *end]
+                    m.d.sync += [failed.eq(1), error.eq(self.error_report)]
                 with m.Elif(self.finished):
                     m.d.sync += [state.eq(State.DONE), count.eq(latest), *end]
-                with m.Else():
-                    m.d.sync += count.eq(count + 1)
-            with m.Case(State.STOP), m.If(self.quiet | expired):
+            with m.Case(State.STOP), m.If(self.quiet | self.expired):
                 m.d.sync += state.eq(State.DONE)
         # Not while memory still owes answers: the next run would take them for its own.
         with m.If(writes["CONTROL"] & value[csr.CLEAR] & self.done & self.quiet):
             m.d.sync += [state.eq(State.IDLE), clearing.eq(1), failed.eq(0), error.eq(0)]
-        with m.If(self.error):
-            m.d.sync += [
-                state.eq(Mux(self.quiet, State.DONE, State.STOP)),
-                clearing.eq(0),
-                *end,
-                failed.eq(1),
-                error.eq(self.error_report),
-                count.eq(before),
-                quiet_before.eq(0),
-            ]
         return error
+
+    def _watch(self, m: Module, state: Value, watchdog: Value, told: Value) -> None:
+        """The watchdog: whether a run, or its end, has been without progress for too long.
+
+        Only a round of turns shows that no warp goes on: so many cycles more are left to a run.
+        """
+        period = self._config.derived.period
+        moved, quiet_for = Signal(), Signal(signed(34))
+        m.d.sync += [
+            # Progress comes late in a cycle: it counts in the next one.
+            moved.eq(self.progress | self.clear | (state == State.LOAD)),
+            quiet_for.eq(Mux(told, 0, Mux(moved, -period, quiet_for + 1))),
+            self.expired.eq((watchdog != 0) & (quiet_for >= watchdog) & ~told),
+        ]
 
     def _settings(
         self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal

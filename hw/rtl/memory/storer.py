@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, fifo
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.rtl.bits import from_mask, log2, low, one_of, place, place_bits, range_mask, rotate_left
-from hw.rtl.interfaces import EngineControl, ErrorReport, WritePort, report_of, windows_layout
+from hw.rtl.bits import from_mask, log2, low, one_of, place, place_bits, range_mask, reaches, rotate_left
+from hw.rtl.interfaces import (
+    ADDRESS_BITS,
+    PC_BITS,
+    WARP_BITS,
+    EngineControl,
+    WritePort,
+    report_of,
+    windows_layout,
+)
 from hw.rtl.memory.accumulator import AccumulatorRead
 from hw.rtl.memory.buffer import BankedRead
-from hw.rtl.memory.row_walker import RowWalker
+from hw.rtl.memory.store_rows import StoreRows, row_at, store_layout
 
 #: Spaces by variant of the store instructions.
 ACC, SCRATCH, OUT = 0, 1, 2
@@ -22,7 +30,7 @@ def beat_layout(width: int) -> data.StructLayout:
     """What travels beside a beat through the pipeline."""
     return data.StructLayout(
         {
-            "beat": 32 - log2(width),
+            "beat": ADDRESS_BITS - log2(width),
             "strobe": width,
             "align": log2(width),
             "last": 1,
@@ -30,16 +38,45 @@ def beat_layout(width: int) -> data.StructLayout:
     )
 
 
-class Storer(Component):
-    """The storer engine: a three-stage pipeline (read, align, output) that stands still as a whole.
+def prepared_layout(width: int, chunks: int) -> data.StructLayout:
+    """What is known of an operation before it is taken.
 
-    **Timing.** docs/machine.md, "Storer". A beat that leaves the read stage in cycle g is presented in
-    g + 2; an operation completes one cycle after the answer to its last beat.
+    Whether its operands are `bad`; its rows; first and last byte of the first row; chunks of the first row
+    and the next, counted from the start of a space of `chunks` (a power of two), and from a row to the next.
+    """
+    chunk = place_bits(chunks)
+    return data.StructLayout(
+        {
+            "bad": 1,
+            "rows": store_layout(width),
+            "memory": ADDRESS_BITS,
+            "last": ADDRESS_BITS,
+            "stride": ADDRESS_BITS,
+            "chunk": chunk,
+            "next_chunk": chunk,
+            "pitch": chunk,
+            "variant": 2,
+            "warp": WARP_BITS,
+            "pc": PC_BITS,
+        }
+    )
+
+
+class Storer(Component):
+    """The storer engine: a pipeline (read, choose, align, output) that stands still as a whole.
+
+    **Timing.** docs/machine.md, "Storer". An operation that is offered is prepared in one cycle and taken in
+    the next. A beat that leaves the read stage in cycle g is presented in g + 3; an operation completes one
+    cycle after the answer to its last beat.
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
         self._ratio = log2(config.derived.acc_word_bytes // config.store_bytes)  # chunks of a word, log2
+        # Chunks of the spaces, and of the largest.
+        sizes = (config.acc_bytes, config.scratch_bytes, config.out_bytes)
+        self._chunks = [size // config.store_bytes for size in sizes]
+        self._most = max(self._chunks)
         super().__init__(
             {
                 "control": Out(EngineControl("store")),
@@ -54,43 +91,34 @@ class Storer(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width = self._config.store_bytes
-        shift = log2(width)
         control, request = self.control, self.memory.request
-        op = control.operation.payload
-        d = Signal(op.shape())
-        m.submodules.walker = walker = RowWalker(width)
-        take, bad, begins = Signal(), Signal(), Signal()
-        leave, move = Signal(), Signal()
-        align_valid, output_valid = Signal(), Signal()
+        m.submodules.walker = self._walker = walker = StoreRows(width)
+        take, takes, leave, move = (Signal(name=n) for n in ("take", "takes", "leave", "move"))
+        offered, coming = self._prepare(m, take)
+        d = Signal(coming.shape())
+        output_valid = Signal()
         m.d.comb += [
-            begins.eq(take & ~bad),
-            walker.start.eq(begins),
-            walker.rows.low.eq(op.memory[:shift]),
-            walker.rows.step.eq(op.store_stride[:shift]),
-            walker.rows.outer.eq(op.rows),
-            walker.rows.inner.eq(op.bytes),
+            walker.start.eq(takes & ~coming.bad),
+            walker.coming.eq(coming.rows),
             walker.advance.eq(leave),
             move.eq(~output_valid | request.ready),
         ]
 
         # Read stage.
-        row_address, permitted, more_beats = self._row_address(
-            m, ~walker.active | (leave & walker.end_of_row), ~(walker.active & walker.more_rows)
-        )
-        renews = Signal()  # if there is another row, it is that of another operation
-        m.d.comb += renews.eq(~walker.active | walker.last)
-        at, ranged = self._chunk_number(m, d, renews, ~walker.active | leave, walker.new_row)
-        needs = Signal()
-        m.d.comb += needs.eq(~(walker.end_of_row & more_beats))
-        ready, conflict = Signal(), Signal()
+        new_row = ~walker.active | (leave & walker.end_of_row)
+        address, permitted = self._row_address(m, coming, new_row)
+        at, ranged = self._chunk_number(m, coming, d.variant, ~walker.active | leave)
+        needs = walker.reads
+        fits, ready, held = Signal(), Signal(), Signal()
         m.d.comb += [
+            fits.eq(permitted & (ranged | ~needs)),
             # What moves on behind a stop does not matter, for nothing is presented.
-            ready.eq(walker.active & move & permitted & (ranged | ~needs)),
+            ready.eq(walker.active & move & fits),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
             self.acc.address.eq(at >> self._ratio),
-            conflict.eq(self.acc.valid & ~self.acc.ready),
-            leave.eq(ready & ~conflict),
-            control.stall_bank.eq(conflict),
+            held.eq(needs & (d.variant == ACC) & ~self.acc.ready),
+            leave.eq(ready & ~held),
+            control.stall_bank.eq(ready & held),
         ]
         for space, port in ((SCRATCH, self.scratch), (OUT, self.out)):
             m.d.comb += [
@@ -98,125 +126,115 @@ class Storer(Component):
                 port.address.eq(at >> log2(len(port.data) // (8 * width))),
             ]
 
-        # Align stage: the chunk arrives, is turned to the row's alignment, and joined with what the
-        # chunk before it left over. It may have to wait here while another reader uses the bank.
-        chosen = self._chunk(m, leave, d.variant, at)
-        meta = Signal(beat_layout(width))
-        turned = rotate_left(m, chosen, meta.align)
-        rest = Signal(8 * width, reset_less=True)
-        of_turned = from_mask(meta.align, width)
-        joined = Cat(
-            Mux(of_turned[i], turned.word_select(i, 8), rest.word_select(i, 8)) for i in range(width)
-        )
-        with m.If(move):
-            m.d.sync += align_valid.eq(leave)
-            with m.If(leave):
-                m.d.sync += [
-                    meta.beat.eq(Mux(walker.first_of_row, row_address[shift:], meta.beat + 1)),
-                    meta.strobe.eq(range_mask(walker.first, walker.end, width)),
-                    meta.align.eq(row_address[:shift]),
-                    meta.last.eq(walker.last),
-                ]
-            with m.If(align_valid):
-                m.d.sync += rest.eq(turned)
-
-        # Output stage.
-        sent = Signal(beat_layout(width))
-        joined_out = Signal(8 * width, reset_less=True)
-        with m.If(move):
-            m.d.sync += output_valid.eq(align_valid & ~control.stop)
-            with m.If(align_valid):
-                m.d.sync += [sent.eq(meta), joined_out.eq(joined)]
-        m.d.comb += [
-            request.valid.eq(output_valid),
-            request.payload.address.eq(sent.beat << shift),
-            request.payload.data.eq(joined_out),
-            request.payload.strobe.eq(sent.strobe),
-            control.stall_memory.eq(output_valid & ~request.ready),
-            control.busy.eq(output_valid & request.ready),
-        ]
-
-        room, oldest = self._answers(m, output_valid & request.ready, sent, begins, op)
-        misaligned = (op.variant != ACC) & ((op.source[:shift] != 0) | (op.store_pitch[:shift] != 0))
+        sent = self._pipeline(m, leave, move, output_valid, address, self._chunk(m, leave, d.variant, at))
+        bad, took = Signal(), Signal()
+        room, oldest = self._answers(m, output_valid & request.ready, sent, took & ~bad, d)
         op_done = leave & walker.last
         m.d.comb += [
-            take.eq(control.operation.valid & (~walker.active | op_done) & room & ~control.stop),
+            takes.eq(offered & room & ~control.stop),  # one, if it could be taken
+            take.eq(takes & (~walker.active | op_done)),
             control.operation.ready.eq(take),
-            bad.eq(take & ((op.rows == 0) | (op.bytes == 0) | misaligned)),
         ]
         # What the operation needs is loaded whenever one could be taken: nothing waits for whether it is.
         with m.If(~walker.active | op_done):
-            m.d.sync += d.eq(op)
-        failing = walker.active & ~(permitted & (ranged | ~needs)) & ~bad
-        self._report(m, bad, failing, permitted, d, oldest)
+            m.d.sync += d.eq(coming)
+        m.d.sync += [took.eq(take), bad.eq(take & coming.bad)]
+        self._report(m, bad, walker.active & ~fits, permitted, d, oldest)
         return m
 
-    def _row_address(self, m: Module, new_row: Value, new_operation: Value) -> tuple[Value, Value, Value]:
-        """The address of the current row, and what follows from it.
-
-        That is whether it lies wholly in one window that permits writing (a row that does not is never left),
-        and whether it has a beat more than chunks. All are found when the row before it ends (`new_row`), and
-        whenever there is none: reads must not wait for comparisons. `new_operation` says early whether the
-        row that begins then would be that of another operation.
-        """
-        op = self.control.operation.payload
-        shift = log2(self._config.store_bytes)
-        address, following, permitted, more_beats = Signal(32), Signal(32), Signal(), Signal()
-        stride, span = Signal(32), Signal(isa.SIZE_BITS)  # span: bytes - 1
-        new_stride, new_span = Signal(32), Signal(isa.SIZE_BITS)
-        first, last, align, spare = Signal(32), Signal(33), Signal(shift), Signal(shift)
-        m.d.comb += [
-            first.eq(Mux(new_operation, op.memory, following)),
-            new_stride.eq(Mux(new_operation, op.store_stride, stride)),
-            new_span.eq(Mux(new_operation, op.bytes - 1, span)),
-            last.eq(first + new_span),
-            align.eq(first),
-            spare.eq(new_span + 1),  # bytes beyond whole chunks
-        ]
-        inside = Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in self.windows).any()
-        with m.If(new_row):
-            m.d.sync += [
-                address.eq(first),
-                following.eq(first + new_stride),
-                permitted.eq(inside & ~last[32]),
-                more_beats.eq(Mux(spare.any(), align + spare > self._config.store_bytes, align.any())),
-                stride.eq(new_stride),
-                span.eq(new_span),
-            ]
-        return address, permitted, more_beats
-
-    def _chunk_number(
-        self, m: Module, d: Value, renews: Value, moves: Value, new_row: Value
-    ) -> tuple[Value, Value]:
-        """The chunk that the present beat reads, counted from the start of its space; whether it exists.
-
-        With `moves` another beat begins; if `renews`, that of an operation that could be taken.
-        """
-        op, shift = self.control.operation.payload, log2(self._config.store_bytes)
-        sizes = [self._config.acc_bytes, self._config.scratch_bytes, self._config.out_bytes]
-        bits = [log2(size) - shift for size in sizes]
-        most = 1 << max(bits)
+    def _prepare(self, m: Module, take: Value) -> tuple[Signal, data.View]:
+        """Whether an operation is prepared, and what is known of it."""
+        op, width = self.control.operation.payload, self._config.store_bytes
+        shift = log2(width)
+        offered, coming = Signal(), Signal(prepared_layout(width, self._most), reset_less=True)
+        align, step, rows = op.memory[:shift], op.store_stride[:shift], Signal(store_layout(width))
+        first, pitch = (Signal(place_bits(self._most), name=n) for n in ("first_chunk", "pitch"))
 
         def chunks(units: Value) -> Value:
             """Words or bytes as a number of chunks."""
-            return place(Mux(op.variant == ACC, units << self._ratio, units >> shift), most)
+            number = Mux(op.variant == ACC, units << self._ratio, units >> shift)
+            return place(number, self._most)
 
-        row, at, pitch = (Signal(place_bits(most), name=n) for n in ("row_chunk", "chunk", "chunk_pitch"))
-        next_row, next_at, ranged = Signal(place_bits(most)), Signal(place_bits(most)), Signal()
+        span = Signal(isa.SIZE_BITS)  # the last byte of a row, from the first
+        misaligned = (op.variant != ACC) & ((op.source[:shift] != 0) | (op.store_pitch[:shift] != 0))
         m.d.comb += [
-            next_row.eq(place(row + pitch, most)),
-            next_at.eq(Mux(renews, chunks(op.source), Mux(new_row, next_row, at + 1))),
+            rows.step.eq(step),
+            rows.rest.eq(op.bytes),
+            rows.whole.eq(op.bytes[shift:]),
+            rows.no_word.eq(rows.whole == 0),
+            rows.one_word.eq(rows.whole == 1),
+            rows.rows.eq(op.rows),
+            rows.one.eq(op.rows == 1),
+            rows.first.eq(row_at(m, width, align, (align + rows.rest)[: shift + 1], rows)),
+            rows.next.eq(align + step),
+            rows.over.eq(rows.next + rows.rest),
         ]
-        space = Mux(renews, op.variant, d.variant)
+        m.d.comb += [first.eq(chunks(op.source)), pitch.eq(chunks(op.store_pitch)), span.eq(op.bytes - 1)]
+        m.d.sync += [
+            offered.eq(self.control.operation.valid & ~take),
+            *[coming[name].eq(op[name]) for name in ("memory", "variant", "warp", "pc")],
+            coming.bad.eq((op.rows == 0) | (op.bytes == 0) | misaligned),
+            coming.last.eq(op.memory + span),
+            coming.stride.eq(op.store_stride),
+            coming.chunk.eq(first),
+            coming.pitch.eq(pitch),
+            coming.next_chunk.eq(place(first + pitch, self._most)),
+            coming.rows.eq(rows),
+        ]
+        return offered, coming
+
+    def _row_address(self, m: Module, coming: data.View, new_row: Value) -> tuple[Value, Value]:
+        """The address of the current row; whether the row lies wholly in one window that permits writing.
+
+        A row that does not is never left. Both are found when the row before it ends (`new_row`), and
+        whenever there is none, from the first and the last byte of the row behind, which are known by then.
+        """
+        renews = self._walker.renews
+        address, permitted = Signal(ADDRESS_BITS), Signal()
+        following, following_last, stride = (
+            Signal(ADDRESS_BITS, name=n) for n in ("following", "following_last", "stride")
+        )
+        first, last, step = (Signal(ADDRESS_BITS, name=n) for n in ("first_byte", "last_byte", "step"))
+        m.d.comb += [
+            first.eq(Mux(renews, coming.memory, following)),
+            last.eq(Mux(renews, coming.last, following_last)),
+            step.eq(Mux(renews, coming.stride, stride)),
+        ]
+        inside = Cat(reaches(first, w.first) & reaches(w.last, last) & w.write for w in self.windows).any()
+        wraps = first[-1] & ~last[-1]  # a row is much shorter than half of what addresses reach
+        with m.If(new_row):
+            m.d.sync += [
+                address.eq(first),
+                permitted.eq(inside & ~wraps),
+                following.eq(first + step),
+                following_last.eq(last + step),
+                stride.eq(step),
+            ]
+        return address, permitted
+
+    def _chunk_number(self, m: Module, coming: data.View, space: Value, moves: Value) -> tuple[Value, Value]:
+        """The chunk that the present beat reads, counted from the start of its space; whether it exists.
+
+        With `moves` another beat begins.
+        """
+        renews, begins = self._walker.renews, self._walker.renews | self._walker.end_of_row
+        at, next_row, pitch = (
+            Signal(place_bits(self._most), name=n) for n in ("chunk", "next_row", "row_pitch")
+        )
+        next_at, ranged = Signal(place_bits(self._most)), Signal()
+        m.d.comb += next_at.eq(Mux(begins, Mux(renews, coming.chunk, next_row), at + 1))
+        of = Mux(renews, coming.variant, space)
         with m.If(moves):
             m.d.sync += [
                 at.eq(next_at),
-                ranged.eq(Cat((space == i) & ~next_at[n:].any() for i, n in enumerate(bits)).any()),
+                ranged.eq(
+                    Cat((of == i) & ~next_at[log2(n) :].any() for i, n in enumerate(self._chunks)).any()
+                ),
             ]
-        with m.If(moves & (renews | new_row)):
-            m.d.sync += row.eq(Mux(renews, chunks(op.source), next_row))
-        with m.If(moves & renews):
-            m.d.sync += pitch.eq(chunks(op.store_pitch))
+            with m.If(begins):
+                m.d.sync += next_row.eq(Mux(renews, coming.next_chunk, place(next_row + pitch, self._most)))
+            with m.If(renews):
+                m.d.sync += pitch.eq(coming.pitch)
         return at, ranged
 
     def _chunk(self, m: Module, leave: Value, space: Value, at: Value) -> Value:
@@ -236,52 +254,112 @@ class Storer(Component):
         m.d.comb += chosen.eq(one_of(Cat(selects), sources))
         return chosen
 
+    def _pipeline(
+        self, m: Module, leave: Value, move: Value, output_valid: Signal, address: Value, chunk: Value
+    ) -> data.View:
+        """Turn chunks to the row's alignment, and join each with what the one before it left over.
+
+        A chunk may have to wait where it arrives, while another reader uses the bank. Returns what travels
+        beside the beat that the output holds.
+        """
+        walker, request, width = self._walker, self.memory.request, self._config.store_bytes
+        shift = log2(width)
+        read, meta, sent = (Signal(beat_layout(width), name=n) for n in ("read", "meta", "sent"))
+        read_valid, align_valid = Signal(), Signal()
+        arrived, rest, joined_out = (
+            Signal(8 * width, reset_less=True, name=n) for n in ("arrived", "rest", "joined_out")
+        )
+        turned = rotate_left(m, arrived, meta.align)
+        of_turned = from_mask(meta.align, width)
+        joined = Cat(
+            Mux(of_turned[i], turned.word_select(i, 8), rest.word_select(i, 8)) for i in range(width)
+        )
+        with m.If(leave):
+            m.d.sync += [
+                read.beat.eq(Mux(walker.first_of_row, address[shift:], read.beat + 1)),
+                read.strobe.eq(range_mask(walker.first, walker.end, width)),
+                read.align.eq(address[:shift]),
+                read.last.eq(walker.last),
+            ]
+        with m.If(move):
+            m.d.sync += [
+                read_valid.eq(leave),
+                align_valid.eq(read_valid),
+                output_valid.eq(align_valid & ~self.control.stop),
+                meta.eq(read),
+                arrived.eq(chunk),
+                sent.eq(meta),
+                joined_out.eq(joined),
+            ]
+            with m.If(align_valid):
+                m.d.sync += rest.eq(turned)
+        m.d.comb += [
+            request.valid.eq(output_valid),
+            request.payload.address.eq(sent.beat << shift),
+            request.payload.data.eq(joined_out),
+            request.payload.strobe.eq(sent.strobe),
+            self.control.stall_memory.eq(output_valid & ~request.ready),
+            self.control.busy.eq(output_valid & request.ready),
+        ]
+        return sent
+
     def _report(
         self, m: Module, bad: Value, failing: Value, permitted: Value, d: Value, oldest: Value
     ) -> None:
         """The error of this cycle."""
-        control, op = self.control, self.control.operation.payload
-        report = control.error_report
+        control, report = self.control, self.control.error_report
         failed = self.memory.response.valid & self.memory.response.payload.error
         with m.If(failed):
-            m.d.comb += [report.eq(oldest), report.cause.eq(isa.Cause.BUS)]
-        with m.Elif(bad):
-            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
+            m.d.comb += report_of(report, isa.Cause.BUS, oldest)
         with m.Else():
-            m.d.comb += report_of(report, Mux(permitted, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW), d)
+            cause = Mux(permitted, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW)
+            m.d.comb += report_of(report, Mux(bad, isa.Cause.OPERAND, cause), d)
         m.d.comb += control.error.eq((failed | bad | failing) & ~control.stop)
 
     def _answers(
         self, m: Module, sent_beat: Value, sent: Value, taken: Value, op: Value
     ) -> tuple[Value, Value]:
-        """Count beats out and answers in; returns (room for another operation, the oldest operation)."""
+        """Count beats out and answers in; returns (room for another operation, the oldest operation).
+
+        `taken` says that `op` was taken in the cycle before: no other follows at once.
+        """
         limit = isa.TIMING.in_flight
         control, response = self.control, self.memory.response
         # Numbers of the next beat out and of the next answer.
         sent_count, answered = Signal(16, init=1), Signal(16, init=1)
-        ends = fifo.SyncFIFO(width=16, depth=limit)
-        owners = fifo.SyncFIFO(width=ErrorReport.size, depth=limit)
-        m.submodules.ends, m.submodules.owners = ends, owners
-        owner, new = Signal(ErrorReport), Signal(ErrorReport)
+        # Of each operation under way who issued it, and the number of its last beat if that is out.
+        owner, end = Signal(data.StructLayout({"warp": WARP_BITS, "pc": PC_BITS})), Signal(16)
+        newest, sent_last, oldest = (
+            Signal(range(2 * limit), name=n) for n in ("newest", "sent_last", "oldest")
+        )
         in_flight = Signal(range(limit + 1))
-        arrived, ended = Signal(), Signal()
+        arrived, ends, ended = Signal(), Signal(), Signal()
+        for name, value, enters, at, found in (
+            ("owners", Cat(op.warp, op.pc), taken, newest, owner),
+            ("ends", sent_count, ends, sent_last, end),
+        ):
+            m.submodules[name] = kept = memory.Memory(shape=len(value), depth=limit, init=[])
+            write, read = kept.write_port(), kept.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(enters),
+                write.addr.eq(at),
+                write.data.eq(value),
+                read.addr.eq(oldest),
+                found.eq(read.data),
+            ]
         m.d.comb += [
             response.ready.eq(1),
             arrived.eq(response.valid),
-            new.warp.eq(op.warp),
-            new.pc.eq(op.pc),
-            owner.eq(owners.r_data),
-            owners.w_en.eq(taken),
-            owners.w_data.eq(new),
-            owners.r_en.eq(ended),
-            ends.w_en.eq(sent_beat & sent.last),
-            ends.w_data.eq(sent_count),
-            ends.r_en.eq(ended),
-            ended.eq(arrived & ends.r_rdy & (ends.r_data == answered)),
+            ends.eq(sent_beat & sent.last),
+            ended.eq(arrived & (oldest != sent_last) & (end == answered)),
             control.quiet.eq((sent_count == answered) & ~self.memory.request.valid),
             control.progress.eq(sent_beat | arrived),
         ]
+        with m.If(ended):
+            m.d.sync += oldest.eq(oldest + 1)
         m.d.sync += [
+            newest.eq(newest + taken),
+            sent_last.eq(sent_last + ends),
             sent_count.eq(sent_count + sent_beat),
             answered.eq(answered + arrived),
             control.complete.eq(ended),

@@ -74,14 +74,16 @@ class SlowGemm(Base):
 
 
 class SlowStorer(Base):
-    """Read, align, output: three stages that stand still when memory refuses what the output holds."""
+    """Read, choose, align, output: they stand still when memory refuses what the output holds."""
 
     def __init__(self, config: MachineConfig, latency: int, free: np.ndarray, gemm: SlowGemm):
         super().__init__(config)
         self.latency, self.free, self.gemm = latency, free, gemm
         self.todo: deque[Beat] = deque()
+        self.chosen: Beat | None = None
         self.align: Beat | None = None
         self.output: Beat | None = None
+        self.prepared = False  # whether the first operation of the queue was seen in the cycle before
         self.reads: set[tuple[int, int, int]] = set()  # cycle, space, bank of the accumulator
 
     def make(self, op: Op) -> None:
@@ -108,21 +110,23 @@ class SlowStorer(Base):
                 moves = False
                 self.stall_memory += 1
         if moves:
-            self.output, self.align = self.align, None
+            self.output, self.align, self.chosen = self.align, self.chosen, None
             if self.todo and self.todo[0][0].start < t:
                 read = self.todo[0][1]
                 if read is not None and read[0] == 0 and (t, read[1]) in self.gemm.reads:
                     self.stall_bank += 1
                 else:
-                    self.align = self.todo.popleft()
+                    self.chosen = self.todo.popleft()
                     if read is not None:
                         self.reads.add((t, *read))
-        if self.offered(t) and not self.todo and self.in_flight(t) < TIMING.in_flight:
-            op = self.queue.popleft()
-            self.make(op)
-            op.start = t
-            self.taken.append(op)
-            self.todo.extend((op, read, i == len(op.beats) - 1) for i, read in enumerate(op.beats))
+        if not self.prepared or self.todo or self.in_flight(t) >= TIMING.in_flight:
+            self.prepared = self.offered(t)
+            return
+        op, self.prepared = self.queue.popleft(), False
+        self.make(op)
+        op.start = t
+        self.taken.append(op)
+        self.todo.extend((op, read, i == len(op.beats) - 1) for i, read in enumerate(op.beats))
 
 
 class SlowWarp:

@@ -122,9 +122,9 @@ def store(rows: int, size: int, address: int = 0, source: int = 0, name: str = "
 
 
 def test_a_store_of_one_beat() -> None:
-    # Issued 24, taken 26, read 27, presented and accepted 29, answered 35, complete 36.
+    # Issued 24, taken 27, read 28, presented and accepted 31, answered 37, complete 38.
     outcome = run(store(1, 8))
-    assert completions(outcome) == [36]
+    assert completions(outcome) == [38]
     assert outcome.counters["STORE_BUSY"] == 1
 
 
@@ -132,17 +132,17 @@ def test_a_store_of_one_beat() -> None:
     ("rows", "size", "address", "beats"), [(2, 16, 0, 4), (2, 16, 3, 6), (3, 5, 3, 3), (3, 6, 3, 6)]
 )
 def test_beats_of_a_store_leave_every_cycle(rows: int, size: int, address: int, beats: int) -> None:
-    # Issued 36, taken 38, read from 39 on, presented from 41 on, the last answered 6 later.
+    # Issued 36, taken 39, read from 40 on, presented from 43 on, the last answered 6 later.
     outcome = run(store(rows, size, address, stride=64, pitch=1))
     assert outcome.counters["STORE_BUSY"] == beats
-    assert completions(outcome) == [41 + beats - 1 + 6 + TIMING.store_response]
+    assert completions(outcome) == [43 + beats - 1 + 6 + TIMING.store_response]
 
 
 def test_the_store_pipeline_stands_still_while_memory_refuses() -> None:
-    # Issued 30; presented in 35, 37, 41; accepted in 36, 40, 44.
+    # Issued 30; presented in 37, 41, 45; accepted in 40, 44, 48.
     outcome = run(store(3, 8, stride=8), memory={"bandwidth": {"store": 2}})
-    assert completions(outcome) == [44 + 7]
-    assert outcome.counters["STORE_STALL_MEMORY"] == (36 - 35) + (40 - 37) + (44 - 41)
+    assert completions(outcome) == [48 + 7]
+    assert outcome.counters["STORE_STALL_MEMORY"] == (40 - 37) + (44 - 41) + (48 - 45)
 
 
 def test_stores_of_other_spaces_meet_no_bank() -> None:
@@ -150,18 +150,18 @@ def test_stores_of_other_spaces_meet_no_bank() -> None:
     assert run(*both).counters["STORE_STALL_BANK"] == 0
 
 
-@pytest.mark.parametrize(("source", "stall"), [(0, 4), (116, 4), (117, 0), (128, 0)])
+@pytest.mark.parametrize(("source", "stall"), [(0, 4), (117, 4), (118, 0), (128, 0)])
 def test_the_array_holds_the_bank_it_drains_into(source: int, stall: int) -> None:
     # The product drains into bank 0 (words 0 to 127) in 18 + 3 + 36 + 5 = 62 to 65. The store issues in 37
-    # and begins a word every two cycles from 40 on; the twelfth of them, source + 11, is due in 62.
+    # and reads half a word in each cycle from 41 on; the rest of the eleventh, source + 10, is due in 62.
     outcome = run(gemm(4, 4, 36), store(16, 16, source=source, pitch=1, stride=16))
     assert outcome.counters["STORE_STALL_BANK"] == stall
-    assert completions(outcome, 1) == [40 + 31 + stall + 2 + 7]
+    assert completions(outcome, 1) == [41 + 31 + stall + 3 + 7]
 
 
 def test_a_product_that_issues_while_a_store_runs_delays_it() -> None:
-    # The store reads from 40 on; the product issues in turn 4 + 3 and drains in 42 + 3 + 1 + 5 = 51 to 54.
+    # The store reads from 41 on; the product issues in turn 4 + 3 and drains in 42 + 3 + 1 + 5 = 51 to 54.
     late = "nop\n" * 4 + gemm(4, 4, 1)
     outcome = run(late, store(16, 16, pitch=1, stride=16))
     assert outcome.counters["STORE_STALL_BANK"] == 4
-    assert completions(outcome, 1) == [40 + 31 + 4 + 2 + 7]
+    assert completions(outcome, 1) == [41 + 31 + 4 + 3 + 7]

@@ -101,11 +101,11 @@ def test_an_operation_waits_for_those_on_another_engine(latency: int, done: int,
 def test_stores_hold_other_engines_too_also_when_a_conflict_delays_them() -> None:
     gemm = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 20\ngemm r0, r0, r0, r5\nhalt"
     store = "li r3, 16\nli r4, 16\nparami store_pitch, 1\nstore r0, r0, r3, r4\nload_a r0, r0, r3, r4\nhalt"
-    # The product is issued in 18, the store in 19. Its reads: 22 on, one per cycle; the product reads from 21
+    # The product is issued in 18, the store in 19. Its reads: 23 on, one per cycle; the product reads from 21
     # on and drains in 21 + 20 + 5 = 46 to 49.
     outcome = run(gemm, store)
-    last_read = 22 + 31 + 4
+    last_read = 23 + 31 + 4
     done = last_read + TIMING.store_output + 6 + TIMING.store_response
-    assert completions(outcome, 1)[0] == done == 66
-    assert turns(outcome, 1)[4] == (11, 4)  # in 67
+    assert completions(outcome, 1)[0] == done == 68
+    assert turns(outcome, 1)[4] == (12, 4)  # in 73
     assert outcome.counters["STORE_STALL_BANK"] == 4
