@@ -88,11 +88,20 @@ class _Ties:
         for ahead, stage in self._stages().items():
             from_word = known(self._bench.value(stored(self._config, stage.word), f"stored{ahead}"))
             told.append(~self._is_filled(ahead) | Cat(stage[n] == v for n, v in from_word.items()).all())
-        now, flags = self._stages()[0], self._bench.view(self._dut, "flags")
+        now, flags, context = self._stages()[0], self._bench.view(self._dut, "flags"), self._ahead(0)
+        alive = ~(context.idle | context.halted | context.divides)
+        filled = (
+            (flags.alive == alive)
+            & (flags.able == (alive & flags.true))
+            & (flags.waits == (flags.able & now.is_wait))
+            & (flags.operates == (flags.able & now.is_engine))
+            & (flags.other == (context.engine != now.engine))
+        )
         return (
             Cat(*told).all()
+            & (filled | (self._watch.age == 0))
             & (~flags.zero | now.is_divide)
-            & (~flags.wide | now.is_engine | now.is_param | now.is_parami)
+            & (~flags.wide.any() | now.is_engine | now.is_param | now.is_parami)
         )
 
     def read(self) -> Value:

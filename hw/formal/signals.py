@@ -45,6 +45,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     fires = bench.value(turns.own & dut.fire, "fires")
     completes = bench.value(dut.complete.bit_select(turns.watched, 1), "completes")
     bench.assume((dut.warp == turns.warp()) & (dut.warp_ahead == turns.warp(AHEAD)))
+    bench.assume(dut.warp_next == turns.warp(1))
     bench.assume(~turns.idle | ~dut.runs)
     bench.assume(dut.runs | ~(dut.issue | dut.signal))
     bench.assume(~(dut.issue & dut.signal))
@@ -172,6 +173,6 @@ def proof(config: MachineConfig) -> Proof:
         STATEMENTS,
         lambda bench: build(bench, config),
         faults,
-        3,
+        4,
         14,
     )

@@ -65,9 +65,9 @@ def _walked(bench: Bench, dut: Component, width: int) -> Value:
     shift = log2(width)
     names = ("address", "following", "following_last", "stride", "permitted")
     first, following, following_last, stride, inside = (bench.register(dut, n) for n in names)
-    names = ("active", "first_of_row", "first", "beats", "extra", "ends", "last_row", "renews")
     active, begins, start, beats, extra, ends, last_row, renews = (
-        bench.register(dut, f"walker/{n}") for n in names
+        bench.register(dut, f"walker/{n}")
+        for n in ("active", "first_of_row", "first", "beats", "extra", "ends", "last_row", "renews")
     )
     walk, present = bench.view(dut, "walker/d"), bench.view(dut, "walker/present")
     size = Value.cast((walk.whole << shift) + walk.rest)

@@ -28,7 +28,7 @@ def pairs(count: int) -> list[tuple[int, int]]:
 def test_one_cycle_operations() -> None:
     unit = Alu()
 
-    async def bench(ctx: object) -> None:
+    async def bench(ctx: Any) -> None:
         for name in NAMES:
             if name in ("mul", "div", "rem"):
                 continue
@@ -38,9 +38,11 @@ def test_one_cycle_operations() -> None:
                     ctx.set(unit.control[field], ctx.get(value))
                 ctx.set(unit.a, a)
                 ctx.set(unit.b, b)
+                await ctx.tick()
                 assert ctx.get(unit.result) == SEMANTICS[name].value(a, b) % 2**32, (name, a, b)
 
     simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
 

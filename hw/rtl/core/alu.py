@@ -58,9 +58,10 @@ class Alu(Component):
 
     `result` is that of the operation with `enable`, and 0 without it or where the operation takes more
     cycles. For a move, without `enable`, it is `b`: of the lower `MOVE_LOW` bits with `move_low`, of the
-    others with `move_high`.
+    others with `move_high`, or all of it with `takes`, which may come late. The bits of `other` are 1 in the
+    result, too.
 
-    **Timing.** Combinational.
+    **Timing.** The result comes in the next cycle. What a comparison chooses is chosen there.
     """
 
     enable: In(1)
@@ -69,6 +70,8 @@ class Alu(Component):
     control: In(AluControl)
     a: In(signed(WIDTH))
     b: In(signed(WIDTH))
+    takes: In(1)
+    other: In(WIDTH)
     result: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
@@ -95,34 +98,36 @@ class Alu(Component):
             m.d.comb += logic.eq(a | right)
         with m.Else():
             m.d.comb += logic.eq(a ^ right)
+        combines = self.enable & control.logic
+        logics = Cat(
+            (combines | self.move_low).replicate(MOVE_LOW),
+            (combines | self.move_high).replicate(WIDTH - MOVE_LOW),
+        )
         compared, takes_a, takes_b = Signal(), Signal(), Signal()
-        m.d.comb += [
+        kept_a, kept_b, known = (Signal(WIDTH, name=n) for n in ("kept_a", "kept_b", "known"))
+        m.d.sync += [
             compared.eq(
                 (equal & self.enable & control.if_equal)
                 | (~equal & self.enable & control.if_different)
                 | (less & self.enable & control.if_less)
             ),
             takes_a.eq(self.enable & Mux(less, control.min, control.max)),
-            takes_b.eq(self.enable & Mux(less, control.max, control.min)),
+            takes_b.eq((self.enable & Mux(less, control.max, control.min)) | self.takes),
+            kept_a.eq(a),
+            kept_b.eq(self.b),
+            known.eq(where(self.enable & control.sum, total) | (logic & logics) | self.other),
         ]
-        combines = self.enable & control.logic
-        logics = Cat(
-            (combines | self.move_low).replicate(MOVE_LOW),
-            (combines | self.move_high).replicate(WIDTH - MOVE_LOW),
-        )
         # What is not chosen is 0, so that no multiplexer is needed.
         m.d.comb += self.result.eq(
-            where(self.enable & control.sum, total)
-            | (logic & logics)
-            | self._shift(m)
-            | compared
-            | where(takes_a, a)
-            | where(takes_b, ~right)
+            known | self._shift(m) | compared | where(takes_a, kept_a) | where(takes_b, kept_b)
         )
         return m
 
     def _shift(self, m: Module) -> Value:
-        """Shifts, all to the right: to the left with the bits in reverse order, before and after."""
+        """Shifts, all to the right: to the left with the bits in reverse order, before and after.
+
+        The result comes in the next cycle.
+        """
         left, right = self.control.shift_left, self.control.shift_right
         fill, shifted = Signal(), Signal(WIDTH, name="shift_in")
         m.d.comb += [fill.eq(self.a[-1] & right), shifted.eq(Mux(left, self.a[::-1], self.a[:]))]
@@ -131,7 +136,9 @@ class Alu(Component):
             moved = Cat(shifted[1 << stage :], fill.replicate(1 << stage))
             m.d.comb += further.eq(Mux(self.b[stage], moved, shifted))
             shifted = further
-        return where(self.enable & right, shifted) | where(self.enable & left, shifted[::-1])
+        kept, to_right, to_left = Signal(WIDTH, name="shift_out"), Signal(), Signal()
+        m.d.sync += [kept.eq(shifted), to_right.eq(self.enable & right), to_left.eq(self.enable & left)]
+        return where(to_right, kept) | where(to_left, kept[::-1])
 
 
 class Multiplier(Component):
@@ -182,11 +189,14 @@ class Divider(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout = {"count": range(isa.DIV_TURNS), "wanted": 1, "complement": 1}
+        layout = {"count": range(isa.DIV_TURNS), "first": 1, "step": 1}
+        layout |= {"wanted": 1, "complement": 1, "flip": 1}
         layout |= dict.fromkeys(("rest", "divisor", "quotient"), WIDTH)
         state = Ring(m, data.StructLayout(layout), self._period, "state")
         now, then = state.now, state.then
         self._step(m, now, then)
+        # The last turn but one, in which r is made, is no step.
+        m.d.comb += [then.first.eq(self.start), then.step.eq(~self.start & (now.count != 3))]
         with m.If(now.count != 0):
             m.d.comb += then.count.eq(now.count - 1)
         with m.If(self.start):
@@ -196,6 +206,7 @@ class Divider(Component):
                 then.rest.eq(self.a),
                 then.divisor.eq(self.b),
                 then.complement.eq(0),
+                then.flip.eq(self.b[-1]),
             ]
         m.d.comb += [
             self.done.eq(now.count == 1),
@@ -208,18 +219,14 @@ class Divider(Component):
 
         With s the sign of the divisor, the dividend a becomes d = -a if s, else a; what is divided by |b| is
         d, or ~d where d is negative. There, a = q*b + r has q = ~q' and r = s ? b + r' + 1 : b + ~r'; else
-        q = q' and r = s ? -r' : r'. So one adder makes d, the steps, and r.
+        q = q' and r = s ? -r' : r'. So one adder makes d, the steps, and r. `complement` says that d is
+        negative, `flip` that s is not the same.
         """
-        first, last, step = Signal(), Signal(), Signal()
-        sign = now.divisor[-1]
+        sign, step = now.divisor[-1], now.step
         left, right, total = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH + 1)
-        flip, goes, negative = Signal(), Signal(), Signal()
+        goes, negative = Signal(), Signal()
         m.d.comb += [
-            first.eq(now.count == isa.DIV_TURNS - 1),
-            last.eq(now.count == 2),
-            step.eq(~first & ~last),
-            flip.eq(sign ^ now.complement),
-            left.eq(Mux(step, Cat(now.quotient[-1], now.rest[:-1]), now.rest ^ flip.replicate(WIDTH))),
+            left.eq(Mux(step, Cat(now.quotient[-1], now.rest[:-1]), now.rest ^ now.flip.replicate(WIDTH))),
             right.eq(Mux(step, now.divisor ^ (~sign).replicate(WIDTH), where(now.complement, now.divisor))),
             total.eq((Cat(Const(1, 1), left) + Cat(step ^ sign, right))[1:]),
             goes.eq(total[-1]),
@@ -227,9 +234,10 @@ class Divider(Component):
             negative.eq(total[WIDTH - 1] & ~(sign & now.rest[-1])),
             then.rest.eq(Mux(step & ~goes, left, total[:WIDTH])),
         ]
-        with m.If(first):
+        with m.If(now.first):
             m.d.comb += [
                 then.complement.eq(negative),
+                then.flip.eq(sign ^ negative),
                 then.quotient.eq(total[:WIDTH] ^ negative.replicate(WIDTH)),
                 then.rest.eq(0),
             ]

@@ -93,8 +93,7 @@ class LoopStack(Component):
             counted.addr.eq(Cat(Mux(self.push, level.now[:place_bits], inner), self.warp)),
             counted.data.eq(Mux(self.push, self.count, fewer)),
         ]
-        with m.If(self.go & self.push):
-            m.d.comb += level.then.eq(level.now + 1)
-        with m.Elif(self.go & ended & last):
-            m.d.comb += level.then.eq(level.now - 1)
+        # Whether the warp goes on comes late.
+        deeper = Mux(self.push, level.now + 1, Mux(ended & last, level.now - 1, level.now))
+        m.d.comb += level.then.eq(Mux(self.go, deeper, level.now))
         return m

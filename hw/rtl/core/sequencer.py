@@ -55,9 +55,12 @@ class IssuePort(Signature):
 class _Turn:
     """What the pipeline has found out about the instruction of a turn.
 
-    The instruction itself (`coming` in the cycle before), its operands, the new value of a parameter; whether
-    its predicate is `true`, the count of a loop `positive`, the divisor `zero`, an operand too `wide`; the
-    result of a move or of an operation of one cycle.
+    The instruction itself (`coming` in the cycle before), its operands, the new value of a parameter; the
+    result of a move or of an operation of one cycle. And `flags`: whether its predicate is `true`, the count
+    of a loop `positive`, the divisor `zero`, an operand too `wide`; whether the warp is `alive`, that is
+    neither halted nor dividing, and the instruction `able` to execute, being `true`, too; whether it is such
+    a wait (`waits`) or operation (`operates`), and its engine another one than that of the warp's latest
+    operation (`other`).
     """
 
     coming: Any
@@ -65,7 +68,7 @@ class _Turn:
     values: list[Signal]
     new: Signal
     flags: Any
-    result: Signal
+    result: Value
     registers: RegisterFile
     multiplier: Multiplier
     divider: Divider
@@ -148,8 +151,8 @@ class Sequencer(Component):
         held, go, signals = Signal(), Signal(), Signal()
         m.d.comb += [
             runs.eq(self.run.bit_select(now.warp, 1) & ~now.idle),
-            alive.eq(runs & ~now.halted & ~now.divides),
-            active.eq(alive & flags.true),
+            alive.eq(runs & flags.alive),
+            active.eq(runs & flags.able),
             self.turn.eq(now.warp),
             self.idle.eq(now.idle),
             self.pc.eq(now.pc),
@@ -157,12 +160,12 @@ class Sequencer(Component):
             self.moves.eq(go | (runs & now.divides)),
             self.issued.eq(go & ~self.error),
             self.void.eq(self.issued & ~flags.true),
-            held.eq(self._holds(m, now, decoded, pending, active)),
+            held.eq(self._holds(m, now, turn, pending, runs)),
             self.issue.values.eq(Cat(*values[:VALUE], turn.new, *values[VALUE + 1 :])),
             signals.eq(active & decoded.is_signal & pending.room),
-            self.take.eq(active & decoded.is_wait & ~self.stall_channel),
             self.take_channel.eq(field(decoded.word, "wait", "channel")),
             pending.warp_ahead.eq(ring.ahead(OLDEST_READ).warp),
+            pending.warp_next.eq(ring.ahead(EXECUTE).warp),
             pending.warp.eq(now.warp),
             pending.runs.eq(runs),
             pending.issue.eq(self.issue.valid & ~self.issue.sets),
@@ -184,7 +187,7 @@ class Sequencer(Component):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.LOOP_DEPTH)]
         with m.Elif(active & flags.zero):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.DIVIDE_BY_ZERO)]
-        with m.Elif(active & flags.wide):
+        with m.Elif(active & flags.wide.any()):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.OPERAND)]
         return m
 
@@ -212,65 +215,79 @@ class Sequencer(Component):
         ]
         m.submodules.multiplier = multiplier = Multiplier()
         m.submodules.divider = divider = Divider(self._config.derived.period)
-        result = self._scalar(m, decoded, values, right)
+        later = [_kept(m, value) for value in values]
+        result = self._scalar(m, decoded, values, right, later)
         new, wide = self._operands(m, decoded, values)
         left = _operand(values, "add", "rs1")
-        flags = Signal(data.StructLayout({"true": 1, "positive": 1, "zero": 1, "wide": 1}))
+        names = ("true", "positive", "zero", "alive", "able", "waits", "operates", "other")
+        flags = Signal(data.StructLayout(dict.fromkeys(names, 1) | {"wide": len(wide)}))
+        true, alive, able = Signal(), Signal(), Signal()
+        context = ring.ahead(EXECUTE)
+        m.d.comb += [
+            true.eq(guard.any() == decoded.word[isa.SENSE_LOW]),
+            alive.eq(~(context.idle | context.halted | context.divides)),
+            able.eq(alive & true),
+        ]
         m.d.sync += [
-            flags.true.eq(guard.any() == decoded.word[isa.SENSE_LOW]),
+            flags.true.eq(true),
             flags.positive.eq(left.any() & ~left[-1]),
             flags.zero.eq(decoded.is_divide & ~right.any()),
             flags.wide.eq(wide),
+            flags.alive.eq(alive),
+            flags.able.eq(able),
+            flags.waits.eq(able & decoded.is_wait),
+            flags.operates.eq(able & decoded.is_engine),
+            flags.other.eq(context.engine != decoded.engine),
         ]
-        later = [_kept(m, value) for value in values]
         m.d.comb += [multiplier.a.eq(left), multiplier.b.eq(right)]
         m.d.sync += [divider.a.eq(left), divider.b.eq(right)]
         now = _kept(m, decoded)
         return _Turn(decoded, now, later, _kept(m, new), flags, result, registers, multiplier, divider)
 
-    def _scalar(self, m: Module, decoded: Any, values: list[Signal], right: Signal) -> Signal:
+    def _scalar(
+        self, m: Module, decoded: Any, values: list[Signal], right: Signal, later: list[Signal]
+    ) -> Value:
         """The result of a move or of an operation of one cycle, a cycle later."""
         m.submodules.alu = alu = Alu()
-        left, other = _operand(values, "add", "rs1"), _operand(values, "select", "rs3")
-        shifted = _operand(values, "lih", "rd")
-        chosen, kept = Signal(), Signal()
+        left, shifted = _operand(values, "add", "rs1"), _operand(values, "lih", "rd")
+        chosen, otherwise = Signal(), Signal()
         m.d.comb += [
             chosen.eq(left.any()),
-            kept.eq(decoded.is_select & ~chosen),
             alu.enable.eq(decoded.is_binary),
-            alu.move_low.eq(decoded.is_li | decoded.is_lih | (decoded.is_select & chosen)),
-            alu.move_high.eq(decoded.is_li | (decoded.is_select & chosen)),
+            alu.move_low.eq(decoded.is_li | decoded.is_lih),
+            alu.move_high.eq(decoded.is_li),
             *[alu.control[name].eq(decoded[f"alu_{name}"]) for name, _ in AluControl],
             alu.a.eq(left),
             alu.b.eq(right),
+            alu.takes.eq(decoded.is_select & chosen),
+            alu.other.eq(where(decoded.is_lih, Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]))),
         ]
-        result = Signal(32)
+        m.d.sync += otherwise.eq(decoded.is_select & ~chosen)
         # Each is 0 where it is not the result.
-        higher = where(decoded.is_lih, Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]))
-        m.d.sync += result.eq(alu.result | where(kept, other) | higher)
-        return result
+        return alu.result | where(otherwise, _operand(later, "select", "rs3"))
 
-    def _holds(self, m: Module, now: Any, decoded: Any, pending: PendingSignals, active: Signal) -> Value:
+    def _holds(self, m: Module, now: Any, turn: _Turn, pending: PendingSignals, runs: Signal) -> Value:
         """What is issued, and whether something that must happen first has not."""
-        token, other_engine, room = Signal(), Signal(), Signal()
-        channel = field(decoded.word, "wait", "channel")[:CHANNEL_BITS]
+        decoded, flags = turn.decoded, turn.flags
+        token, waits, room, waits_more = Signal(), Signal(), Signal(), Signal()
+        channel = field(decoded.word, "wait", "channel")[: (len(self.tokens) - 1).bit_length()]
         m.d.comb += [
             token.eq(self.tokens.bit_select(channel, 1)),
-            other_engine.eq(pending.some & (now.engine != decoded.engine)),
-            room.eq(self.room.bit_select(decoded.engine, 1)),
+            waits.eq(runs & flags.waits),
+            room.eq(self.room.bit_select(decoded.engine, 1) & ~(flags.other & pending.some)),
+            self.take.eq(waits & token),
             self.issue.sets.eq(decoded.is_param | decoded.is_parami),
-            self.issue.valid.eq(active & (self.issue.sets | (decoded.is_engine & ~other_engine & room))),
+            self.issue.valid.eq(runs & ((flags.able & self.issue.sets) | (flags.operates & room))),
             self.issue.parameter.eq(field(decoded.word, "param", "parameter")),
             self.issue.engine.eq(decoded.engine),
             self.issue.variant.eq(decoded.variant),
             self.issue.warp.eq(now.warp),
             self.issue.pc.eq(now.pc),
-            self.stall_channel.eq(active & decoded.is_wait & ~token),
-            self.stall_engine.eq(
-                active & ((decoded.is_signal & ~pending.room) | (decoded.is_engine & (other_engine | ~room)))
-            ),
+            self.stall_channel.eq(waits & ~token),
+            waits_more.eq((flags.able & decoded.is_signal & ~pending.room) | (flags.operates & ~room)),
+            self.stall_engine.eq(runs & waits_more),
         ]
-        return self.stall_channel | self.stall_engine
+        return (flags.waits & ~token) | waits_more
 
     def _next(self, m: Module, ring: Ring, turn: _Turn, go: Signal) -> Value:
         """Where the warp goes on; returns whether it would open more loops than it may."""
@@ -336,14 +353,15 @@ class Sequencer(Component):
         with m.Elif(divider.done):
             m.d.comb += then.divides.eq(0)
 
-    def _operands(self, m: Module, decoded: Any, values: list[Signal]) -> tuple[Signal, Signal]:
-        """The value for a parameter, and whether an operand or parameter does not fit its field."""
-        new, too_wide = Signal(32, name="new"), Signal()
+    def _operands(self, m: Module, decoded: Any, values: list[Signal]) -> tuple[Signal, Value]:
+        """The value for a parameter, and in which ways an operand or parameter does not fit its field."""
+        new = Signal(32, name="new")
         parameter = field(decoded.word, "param", "parameter")
         m.d.comb += new.eq(
             Mux(decoded.is_parami, field(decoded.word, "parami", "imm").as_signed(), values[VALUE])
         )
-        wide = [(decoded.is_param | decoded.is_parami) & self._exceeds_parameter(m, parameter, new)]
+        sets = decoded.is_param | decoded.is_parami
+        wide = [sets & excess for excess in self._exceeds_parameter(m, parameter, new)]
         specs = {name: isa.of_engine(name)[0].operands for name in ENGINES}
         for i, value in enumerate(values):
             for bits in sorted({operands[i].bits for operands in specs.values()} - {32}):
@@ -351,19 +369,18 @@ class Sequencer(Component):
                 excess = Signal(name=f"excess{i}_{bits}")
                 m.d.comb += excess.eq(value[bits:].any())
                 wide.append(decoded.is_engine & Cat(decoded.engine == e for e in engines).any() & excess)
-        m.d.comb += too_wide.eq(Cat(*wide).any())
-        return new, too_wide
+        return new, Cat(*wide)
 
     @staticmethod
-    def _exceeds_parameter(m: Module, parameter: Value, new: Value) -> Value:
-        """Whether a value is wider than the parameter."""
+    def _exceeds_parameter(m: Module, parameter: Value, new: Value) -> list[Value]:
+        """Whether a value is wider than the parameter, for all widths of parameters."""
         wide = []
         for bits in sorted({p.bits for p in isa.PARAMETERS.values()} - {32}):
             numbers = [p.index for p in isa.PARAMETERS.values() if p.bits == bits]
             excess = Signal(name=f"excess_parameter_{bits}")
             m.d.comb += excess.eq(new[bits:].any())
             wide.append(excess & Cat(parameter == n for n in numbers).any())
-        return Cat(*wide).any()
+        return wide
 
 
 def _operand(values: list[Signal], instruction: str, name: str) -> Signal:

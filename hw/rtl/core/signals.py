@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
@@ -15,15 +15,16 @@ from hw.rtl.interfaces import PC_BITS, warp_number
 COUNT_BITS = 7
 CHANNEL_BITS = 6
 #: Cycles before a turn in which the oldest signal of its warp is looked up.
-AHEAD = 2
+AHEAD = 3
 
 
 class PendingSignals(Component):
     """Counts operations issued and completed, and fires signals in order when their time has come.
 
-    `warp` has its turn, `warp_ahead` has it after `AHEAD` cycles. In a turn with `runs` a warp may `issue` an
-    operation or a `signal` to `channel`, the latter only with `room`, and the oldest of its signals may
-    `fire`. `some` tells whether operations of the warp are outstanding, `empty` that no signal waits.
+    `warp` has its turn, `warp_next` has the next one, `warp_ahead` that after `AHEAD` cycles. In a turn with
+    `runs` a warp may `issue` an operation or a `signal` to `channel`, the latter only with `room`, and the
+    oldest of its signals may `fire`. `some` tells whether operations of the warp are outstanding, `empty`
+    that no signal waits.
 
     **Timing.** A signal fires in the first turn, from that in which it issues on, in which all operations
     before it were complete in an earlier cycle, and at most one per turn.
@@ -35,6 +36,7 @@ class PendingSignals(Component):
         super().__init__(
             {
                 "warp_ahead": In(warp),
+                "warp_next": In(warp),
                 "warp": In(warp),
                 "runs": In(1),
                 "issue": In(1),
@@ -42,12 +44,12 @@ class PendingSignals(Component):
                 "channel": In(CHANNEL_BITS),
                 "pc": In(pc_bits),
                 "complete": In(config.warps),
-                "room": Out(1),
+                "room": Out(1, init=1),
                 "some": Out(1),
                 "fire": Out(1),
                 "fire_channel": Out(CHANNEL_BITS),
                 "fire_pc": Out(pc_bits),
-                "empty": Out(1),
+                "empty": Out(1, init=1),
             }
         )
 
@@ -62,29 +64,18 @@ class PendingSignals(Component):
             "state",
         )
         now, then = state.now, state.then
-        completed = [Signal(COUNT_BITS, name=f"completed{w}") for w in range(self._config.warps)]
-        for w, count in enumerate(completed):
-            m.d.sync += count.eq(count + self.complete[w])
-
         # Entries in a memory: the oldest of the warp is read in the cycles before its turn.
         entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": len(self.pc)})
         m.submodules.entries = entries = memory.Memory(
             shape=entry, depth=self._config.warps * depth, init=[], attrs=BLOCK
         )
         read, write = entries.read_port(), entries.write_port()
-        oldest, done, behind = Signal(entry), Signal(COUNT_BITS), Signal(COUNT_BITS)
-        outstanding, due, direct = Signal(COUNT_BITS), Signal(), Signal()
-        m.d.sync += oldest.eq(read.data)
+        coming, oldest = Signal(entry), Signal(entry)
+        ready, due, direct = self._before(m, state.ahead(1), coming), Signal(), Signal()
+        m.d.sync += [coming.eq(read.data), oldest.eq(coming)]
         m.d.comb += [
             read.addr.eq(Cat(state.ahead(AHEAD).oldest, self.warp_ahead)),
-            done.eq(Array(completed)[self.warp]),
-            outstanding.eq(now.issued - done),
-            self.some.eq(outstanding != 0),
-            self.empty.eq(now.count == 0),
-            self.room.eq(now.count != depth),
-            # Counters go round: a difference in the upper half is negative, all have completed.
-            behind.eq(oldest.needs - done),
-            due.eq(self.runs & ~self.empty & ((behind == 0) | behind[-1])),
+            due.eq(self.runs & ~self.empty & ready),
             direct.eq(self.signal & self.empty & ~self.some),
             self.fire.eq(due | direct),
             self.fire_channel.eq(Mux(self.empty, self.channel, oldest.channel)),
@@ -99,3 +90,31 @@ class PendingSignals(Component):
             then.oldest.eq(now.oldest + due),
         ]
         return m
+
+    def _before(self, m: Module, following: data.View, oldest: data.View) -> Value:
+        """Find out, in the cycle before a turn, what is outstanding, and what the oldest signal waits for.
+
+        But for what completes in that cycle: `late` says in the turn whether anything did. Returns whether
+        the oldest signal is ready in the turn.
+        """
+        completed = [Signal(COUNT_BITS, name=f"completed{w}") for w in range(self._config.warps)]
+        done, outstanding, behind = (Signal(COUNT_BITS, name=n) for n in ("done", "outstanding", "behind"))
+        none, one, ready, nearly, late = Signal(init=1), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            done.eq(Array(completed)[self.warp_next]),
+            outstanding.eq(following.issued - done),
+            # Counters go round: a difference in the upper half is negative, all have completed.
+            behind.eq(oldest.needs - done),
+            self.some.eq(~(none | (one & late))),
+        ]
+        m.d.sync += [
+            *[count.eq(count + self.complete[w]) for w, count in enumerate(completed)],
+            none.eq(outstanding == 0),
+            one.eq(outstanding == 1),
+            ready.eq((behind == 0) | behind[-1]),
+            nearly.eq(behind == 1),
+            late.eq(self.complete.bit_select(self.warp_next, 1)),
+            self.empty.eq(following.count == 0),
+            self.room.eq(following.count != TIMING.pending_signals),
+        ]
+        return ready | (nearly & late)
