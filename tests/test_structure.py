@@ -25,7 +25,6 @@ LONG_FUNCTIONS = {
     "Accumulator.elaborate",
     "Control.elaborate",
     "GemmControl.elaborate",
-    "Host._run_control",
     "RowWalker.elaborate",
     "Sequencer.elaborate",
     "Storer.elaborate",

@@ -133,26 +133,26 @@ def _counts_on(m: Module, outer: Component, inner: Component) -> None:
 
 
 STREAMS = (
-    planted("answer-dropped", "one_answer_each", _deaf, 10),
-    planted("answer-late", "answers_in_time", _answers_late, 8),
-    planted("answer-changes", "answer_is_stable", _flickers, 6),
-    planted("enable-live", "settings_fixed", _always_idle, 10),
-    planted("program-live", "no_writes_to_running_programs", _writes_any_time, 8),
-    planted("load-skipped", "run_follows_load", _runs_at_once, 10),
-    planted("run-late", "run_follows_load", _runs_late, 14),
-    planted("executes-on", "warps_run", _executes_on, 16),
-    planted("all-execute", "warps_run", _all_execute, 14),
-    planted("runs-on", "stop_is_final", _runs_again, 8),
-    planted("clear-early", "clear_only_when_quiet", _never_waits, 8),
+    planted("answer-dropped", "one_answer_each", _deaf, 16),
+    planted("answer-late", "answers_in_time", _answers_late, 12),
+    planted("answer-changes", "answer_is_stable", _flickers, 10),
+    planted("enable-live", "settings_fixed", _always_idle, 14),
+    planted("program-live", "no_writes_to_running_programs", _writes_any_time, 12),
+    planted("load-skipped", "run_follows_load", _runs_at_once, 16),
+    planted("run-late", "run_follows_load", _runs_late, 20),
+    planted("executes-on", "warps_run", _executes_on, 22),
+    planted("all-execute", "warps_run", _all_execute, 20),
+    planted("runs-on", "stop_is_final", _runs_again, 12),
+    planted("clear-early", "clear_only_when_quiet", _never_waits, 14),
 )
 PROGRAMS = (
-    planted("word-after-check", "only_checked_programs_run", _check_skipped, 19),
-    planted("weak-check", "only_checked_programs_run", _weak_check, 17),
-    planted("refusal-silent", "unchecked_start_fails", _shows_success, 8),
+    planted("word-after-check", "only_checked_programs_run", _check_skipped, 44),
+    planted("weak-check", "only_checked_programs_run", _weak_check, 40),
+    planted("refusal-silent", "unchecked_start_fails", _shows_success, 12),
 )
 WATCHDOG = (
-    planted("watchdog-fed", "watchdog_stops", _always_progress, 26),
-    planted("watchdog-hasty", "watchdog_waits", _no_progress, 26),
-    planted("error-lost", "error_stops", _error_missed, 14),
-    planted("counts-on", "cycles_counted", _counts_on, 16),
+    planted("watchdog-fed", "watchdog_stops", _always_progress, 34),
+    planted("watchdog-hasty", "watchdog_waits", _no_progress, 34),
+    planted("error-lost", "error_stops", _error_missed, 20),
+    planted("counts-on", "cycles_counted", _counts_on, 22),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Mapping
 
@@ -16,9 +17,9 @@ from hw.rtl.bits import where
 
 #: Bits of a word's number: the offset of its register without the bits inside of a word.
 WORD_BITS = 8
-#: Two words that are no counters. In the turn of the first nothing is written, so that in that of the other
-#: a word can be read for the host.
-_PAUSE, _HOST = 0, 1
+#: Words that are no counters. In the turns of the first ones nothing is written, so that in that of the last
+#: one a word can be read for the host, when all before it are up to date.
+_PAUSES, _HOST = (0, 1, 2), 3
 
 
 def counter_registers(config: MachineConfig) -> list[csr.Register]:
@@ -37,17 +38,18 @@ class RegisterMemory(Component):
     which the memory is brought up to date. A round is short enough that no short counter goes round more than
     once.
 
-    `clear` resets the counters in `round_cycles` + 1 cycles. Without it and `count`, `write` sets the word
-    `number`. `read` asks for that word; it must stay until `valid` and `ready` are 1. Words that nothing
-    writes, and that are no constants (word number to value), are 0.
+    `clear` resets the counters in `round_cycles` + 4 cycles. Without it and `count`, `write` sets the word
+    `number`. `read` asks for that word: `valid` tells, in one cycle, that it is the `value`; until then
+    `read` and `number` stay. Words that nothing writes, and that are no constants (word number to value), are
+    0.
 
-    **Timing.** The answer is there in the cycle after `read`; with `count`, within `round_cycles` + 1 cycles;
+    **Timing.** The answer is there in the fourth cycle after `read`; with `count`, at most a round later;
     with `clear`, after it.
     """
 
     def __init__(self, config: MachineConfig, constants: Mapping[int, int]):
         self._counters = [r.offset // 4 for r in counter_registers(config)]
-        self._turns = [*self._counters, _PAUSE, _HOST]
+        self._turns = [*self._counters, *_PAUSES, _HOST]
         self._init = [constants.get(i, 0) for i in range(1 << WORD_BITS)]
         super().__init__(
             {
@@ -58,7 +60,6 @@ class RegisterMemory(Component):
                 "data": In(32),
                 "read": In(1),
                 "number": In(WORD_BITS),
-                "ready": In(1),
                 "valid": Out(1),
                 "value": Out(32),
             }
@@ -76,24 +77,26 @@ class RegisterMemory(Component):
         )
         read, write = words.read_port(), words.write_port()
         turn, following = Signal(WORD_BITS, init=_HOST), Signal(WORD_BITS)
-        walks, hosts = Signal(), Signal()
-        # `seen` is the word that was read in the cycle before: of a counter, whose short one was `low` then.
-        seen, own, counts, fetched = Signal(WORD_BITS), Signal(), Signal(), Signal()
-        low, whole = Signal((self.round_cycles + 1).bit_length()), Signal(32)
-        short, is_counter = self._short_counters(m, read.addr, len(low))
+        walks, hosts, asks = Signal(), Signal(), Signal()
+        # A word goes through four stages: its number is known, it is read, it is kept with the short counter,
+        # its value is known. `owns` tells in which stages it is that of a counter that has its turn, `asked`
+        # that it is the host's.
+        numbers = [Signal(WORD_BITS, name=f"number{i}") for i in range(4)]
+        owns, asked, counts = Signal(4), Signal(4), Signal()
+        whole, low = Signal(32), Signal((self.round_cycles + 1).bit_length())
+        short, is_counter = self._short_counters(m, numbers[0], len(low))
         m.d.comb += [
             walks.eq(self.count | self.clear),
             hosts.eq(~walks | (turn == _HOST)),
+            asks.eq(self.read & hosts & ~asked.any() & ~self.clear),
             following.eq(turn + 1),
             read.en.eq(1),
-            read.addr.eq(Mux(hosts, self.number, turn)),
-            whole.eq(read.data),
-            # The low bits count on from those in memory: where they are less, they have gone round.
-            self.value.eq(Mux(counts, Cat(low, whole[len(low) :] + (low < whole[: len(low)])), whole)),
-            self.valid.eq(fetched & ~self.clear),
-            write.en.eq(Mux(walks, own, self.write)),
-            write.addr.eq(Mux(walks, seen, self.number)),
-            write.data.eq(Mux(self.count, self.value, where(~self.clear, self.data))),
+            read.addr.eq(numbers[0]),
+            self.valid.eq(asked[-1]),
+            # The host writes when nothing walks: what is lost of a counter then is still in its short one.
+            write.en.eq(owns[-1] | self.write),
+            write.addr.eq(Mux(self.write, self.number, numbers[-1])),
+            write.data.eq(Mux(self.write, self.data, where(~self.clear, self.value))),
         ]
         with m.Switch(turn):
             for number, successor in zip(self._turns, self._turns[1:] + self._turns[:1], strict=True):
@@ -102,16 +105,20 @@ class RegisterMemory(Component):
                         m.d.comb += following.eq(successor)
         m.d.sync += [
             turn.eq(Mux(walks, following, turn)),
-            seen.eq(read.addr),
-            own.eq(walks & ~hosts & (turn != _PAUSE)),
-            counts.eq(is_counter),
+            numbers[0].eq(Mux(hosts, self.number, turn)),
+            *[after.eq(before) for before, after in itertools.pairwise(numbers)],
+            owns.eq(Cat(walks & ~hosts & ~Cat(turn == pause for pause in _PAUSES).any(), owns)),
+            asked.eq(Cat(asks, asked)),
+            whole.eq(read.data),
             low.eq(short),
-            fetched.eq(self.read & hosts & ~(self.valid & self.ready)),
+            counts.eq(is_counter),
+            # The low bits count on from those in memory: where they are less, they have gone round.
+            self.value.eq(Mux(counts, Cat(low, whole[len(low) :] + (low < whole[: len(low)])), whole)),
         ]
         return m
 
     def _short_counters(self, m: Module, number: Value, bits: int) -> tuple[Value, Value]:
-        """That of the word `number`, and whether the word is a counter."""
+        """That of the word `number`, and whether the word is a counter, both in the next cycle."""
         chosen, values = [], []
         for i, counter in enumerate(self._counters):
             short, here = Signal(bits, name=f"short{i}"), Signal(name=f"here{i}")
@@ -119,7 +126,7 @@ class RegisterMemory(Component):
                 m.d.sync += short.eq(0)
             with m.Elif(self.events[i]):
                 m.d.sync += short.eq(short + 1)
-            m.d.comb += here.eq(number == counter)
+            m.d.sync += here.eq(number == counter)
             chosen.append(here)
             values.append(where(here, short))
         return functools.reduce(operator.or_, values), Cat(*chosen).any()

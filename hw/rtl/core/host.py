@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import enum, stream
-from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr, isa
 from hw.config import MachineConfig
 from hw.rtl.bits import log2, where
+from hw.rtl.core.check import WordCheck
 from hw.rtl.core.counters import WORD_BITS, RegisterMemory
 from hw.rtl.core.registers import register_words
 from hw.rtl.interfaces import ADDRESS_BITS, ErrorReport, HostRequest, warp_number, windows_layout
@@ -47,7 +47,7 @@ class Host(Component):
             config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
         )
         #: Cycles of `clear` before a run.
-        self.clear_cycles = max(register_words(config), self._memory.round_cycles + 1)
+        self.clear_cycles = max(register_words(config), self._memory.round_cycles + 4)
         super().__init__(
             {
                 "request": In(stream.Signature(HostRequest)),
@@ -82,22 +82,26 @@ class Host(Component):
         m = Module()
         m.submodules.registers = registers = self._memory
         table = {r.name: r for r in csr.registers(self._config)}
-        held, request = Signal(), Signal(HostRequest)
-        done, write = Signal(), Signal()
-        # A request executes in the cycle after it was taken, a read when its word is there.
+        held, decoded, request = Signal(), Signal(), Signal(HostRequest)
+        done, write, checks = Signal(), Signal(), Signal()
+        # A request is kept, decoded in the cycle after it was taken, and executes in the next one, when the
+        # answer before it is gone; a read when its word is there.
         m.d.comb += [
-            self.request.ready.eq(~held | done),
-            write.eq(held & request.write & done),
-            done.eq(held & (request.write | registers.valid) & (~self.response.valid | self.response.ready)),
-            registers.read.eq(held & ~request.write),
-            registers.ready.eq(done),
+            self.request.ready.eq(~held),
+            write.eq(decoded & request.write & ~self.response.valid & checks),
+            registers.read.eq(decoded & ~request.write & ~self.response.valid),
+            done.eq(write | registers.valid),
         ]
-        with m.If(self.request.ready):
+        with m.If(~held):
             m.d.sync += [held.eq(self.request.valid), request.eq(self.request.payload)]
-        number = request.address[2 : 2 + WORD_BITS]
-        inside = Signal()
-        m.d.comb += inside.eq(Cat(request.address[:2], request.address[2 + WORD_BITS :]) == 0)
-        at = {name: inside & (number == register.offset // 4) for name, register in table.items()}
+        with m.If(done):
+            m.d.sync += held.eq(0)
+        number, inside = request.address[2 : 2 + WORD_BITS], Signal()
+        here = Cat(request.address[:2], request.address[2 + WORD_BITS :]) == 0
+        m.d.sync += [decoded.eq(held & ~done), inside.eq(here)]
+        at = {name: Signal(name=f"at_{name.lower()}") for name in table}
+        for name, register in table.items():
+            m.d.sync += at[name].eq(here & (number == register.offset // 4))
         writes: dict[str, Value] = {}
         for name, register in table.items():
             if "w" in register.access:
@@ -105,8 +109,9 @@ class Host(Component):
                 m.d.comb += writes[name].eq(write & at[name])
         state = Signal(State)
         watchdog = Signal(32, init=1 << 20)
-        program_ok = self._program(m, writes, request.data, state)
-        error = self._run_control(m, writes, request.data, state, watchdog, program_ok)
+        program_ok = self._program(m, writes, request.data, state, checks)
+        starts, clears = (writes["CONTROL"] & request.data[bit] for bit in (csr.START, csr.CLEAR))
+        error = self._run_control(m, state, starts, clears, program_ok, watchdog)
         reads = self._settings(m, writes, request.data, state, watchdog)
         reads |= {
             "STATUS": Cat((state != State.IDLE) & ~self.done, self.done, self.failed, program_ok, self.quiet),
@@ -124,32 +129,39 @@ class Host(Component):
             registers.data.eq(request.data),
         ]
         # Registers outside of the memory are 0 in it.
-        value: Value = where(inside, registers.value)
+        answer: Value = where(inside, registers.value)
         for name, read in reads.items():
-            value |= where(at[name], Value.cast(read))
+            answer |= where(at[name], Value.cast(read))
+        self._answer(m, done, where(~request.write, answer))
+        return m
+
+    def _answer(self, m: Module, done: Value, answer: Value) -> None:
+        """Answer the request that is `done`."""
         with m.If(self.response.ready):
             m.d.sync += self.response.valid.eq(0)
         with m.If(done):
-            m.d.sync += [
-                self.response.valid.eq(1),
-                self.response.payload.eq(where(~request.write, value)),
-            ]
-        return m
+            m.d.sync += [self.response.valid.eq(1), self.response.payload.eq(answer)]
 
-    def _program(self, m: Module, writes: dict[str, Value], value: Value, state: Value) -> Signal:
-        """Program load: words go to the warps' memories and through the check, warp by warp."""
+    def _program(
+        self, m: Module, writes: dict[str, Value], value: Value, state: Value, checks: Signal
+    ) -> Signal:
+        """Program load: words go to the warps' memories and through the check, warp by warp.
+
+        No request may execute before the check `checks` the next word.
+        """
         words = log2(self._config.imem_words)
         warps = self._config.warps
         address, warp = Signal(words), Signal(32 - words)
         checked, ok, idle = Signal(warps), Signal(), Signal()
         whole, some = Signal(), Signal()  # the words since PROGRAM_ADDRESS: from pc 0 on; any
-        m.submodules.check = check = CRC32_ETHERNET(data_width=32).create()
+        m.submodules.check = check = WordCheck()
         write = writes["PROGRAM_DATA"] & idle
         m.d.comb += [
             idle.eq((state == State.IDLE) | self.done),
             check.start.eq(writes["PROGRAM_ADDRESS"]),
             check.valid.eq(write),
             check.data.eq(value),
+            checks.eq(check.ready),
             self.program_address.eq(address),
             self.program_data.eq(value),
             ok.eq((checked | ~self.enable).all()),
@@ -167,13 +179,7 @@ class Host(Component):
         return ok
 
     def _run_control(
-        self,
-        m: Module,
-        writes: dict[str, Value],
-        value: Value,
-        state: Signal,
-        watchdog: Value,
-        program_ok: Value,
+        self, m: Module, state: Signal, starts: Value, clears: Value, program_ok: Value, watchdog: Value
     ) -> Signal:
         """The state machine of a run; returns the error register.
 
@@ -203,7 +209,7 @@ class Host(Component):
         ]
         m.d.sync += cleared.eq(0)
         with m.Switch(state):
-            with m.Case(State.IDLE), m.If(writes["CONTROL"] & value[csr.START]):
+            with m.Case(State.IDLE), m.If(starts):
                 with m.If(program_ok):
                     m.d.sync += state.eq(State.CLEAR)
                 with m.Else():
@@ -222,14 +228,14 @@ class Host(Component):
                 with m.If(self.event):
                     m.d.sync += latest.eq(following)
                 with m.If(told):
-                    m.d.sync += [state.eq(Mux(self.quiet, State.DONE, State.STOP)), *end]
-                    m.d.sync += [failed.eq(1), error.eq(self.error_report)]
+                    m.d.sync += [failed.eq(1), error.eq(self.error_report), *end]
+                    m.d.sync += state.eq(Mux(self.quiet, State.DONE, State.STOP))
                 with m.Elif(self.finished):
                     m.d.sync += [state.eq(State.DONE), count.eq(latest), *end]
             with m.Case(State.STOP), m.If(self.quiet | self.expired):
                 m.d.sync += state.eq(State.DONE)
         # Not while memory still owes answers: the next run would take them for its own.
-        with m.If(writes["CONTROL"] & value[csr.CLEAR] & self.done & self.quiet):
+        with m.If(clears & self.done & self.quiet):
             m.d.sync += [state.eq(State.IDLE), clearing.eq(1), failed.eq(0), error.eq(0)]
         return error
 
