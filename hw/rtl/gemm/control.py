@@ -19,19 +19,19 @@ class Columns(Component):
     The next block lies `pitch` columns further if this one `advances`. Otherwise it lies in the same place,
     or in that of the first block if the buffer `rewinds`.
 
-    **Timing.** What `take`, `step` or `finish` changes is there in the next cycle.
+    **Timing.** What `move` or `step` changes is there in the next cycle.
     """
 
     def __init__(self, shape: BufferShape, *, rewinds: bool):
         self._shape, self._rewinds = shape, rewinds
         super().__init__(
             {
-                "take": In(1),  # an operation: its first column, pitch, and the steps of a block
+                "take": In(1),  # the next block is the first of an operation, of which are
                 "first": In(isa.BUFFER_BITS),
                 "pitch": In(isa.BUFFER_BITS),
                 "depth": In(isa.SIZE_BITS),
                 "step": In(1),
-                "finish": In(1),  # the step is the last of its block
+                "move": In(1),  # to the next block
                 "advances": In(1),
                 "column": Out(log2(shape.columns)),
                 "inside": Out(1),
@@ -49,20 +49,22 @@ class Columns(Component):
         m.d.comb += self.inside.eq(~last[-1])
         with m.If(self.step):
             m.d.sync += self.column.eq(self.column + 1)
-        with m.If(self.finish):
-            again = (start, end) if self._rewinds else (first, last)
-            next_first = Signal.like(first)
-            m.d.comb += next_first.eq(Mux(self.advances, first + pitch, again[0]))
+        again = (start, end) if self._rewinds else (first, last)
+        next_first = Signal.like(first)
+        taken_last = self._last(m, size)
+        m.d.comb += next_first.eq(
+            Mux(self.take, self.first, Mux(self.advances, first + pitch, again[0])),
+        )
+        with m.If(self.move):
             m.d.sync += [
                 first.eq(next_first),
                 self.column.eq(next_first),
                 last.eq(Mux(self.advances, place(last + pitch, size), again[1])),
             ]
-        taken_last = self._last(m, size)
-        with m.If(self.take):
+        with m.If(self.move & self.take):
             m.d.sync += [
                 pitch.eq(place(self.pitch, size)),
-                *[register.eq(self.first) for register in (self.column, first, start)],
+                start.eq(self.first),
                 *[register.eq(taken_last) for register in (last, end)],
             ]
         return m
@@ -87,7 +89,7 @@ class Columns(Component):
 class Blocks(Component):
     """Which block of an operation is multiplied: its rows, and where its result goes.
 
-    **Timing.** What `take` or `finish` changes is there in the next cycle.
+    **Timing.** What `move` changes is there in the next cycle.
     """
 
     def __init__(self, config: MachineConfig):
@@ -95,9 +97,9 @@ class Blocks(Component):
         words = place_bits(config.derived.acc_words)
         super().__init__(
             {
-                "take": In(1),
+                "take": In(1),  # the next block is the first of an operation
                 "operation": In(operation("gemm")),
-                "finish": In(1),  # the step is the last of its block
+                "move": In(1),  # to the next block
                 "last_row": Out(1),
                 "last_col": Out(1),
                 "rows": Out(log2(config.rows) + 1),
@@ -115,30 +117,42 @@ class Blocks(Component):
         narrow = Signal()  # all columns are in one block
         row = Signal(place_bits(words))  # the word of the block row's first block
         next_row = Signal.like(row)
-        m.d.comb += [
-            next_row.eq(place(row + (self.pitch << log2(c.rows)), words)),
-        ]
-        with m.If(self.finish):
-            m.d.sync += [
-                cols_left.eq(Mux(self.last_col, cols, cols_left - c.cols)),
-                self.last_col.eq(Mux(self.last_col, narrow, at_most(cols_left, 2 * c.cols))),
-                self.word.eq(Mux(self.last_col, next_row, place(self.word + 1, words))),
+        next_rows = Signal.like(rows_left)
+        last_row = Signal()
+        next_word = Signal.like(row)
+        next_cols = Signal.like(cols)
+        last_col = Signal()
+        with m.If(self.take):
+            m.d.comb += [
+                next_rows.eq(op.gemm_m),
+                last_row.eq(at_most(op.gemm_m, c.rows)),
+                next_row.eq(place(op.c, words)),
+                next_cols.eq(op.gemm_n),
+                last_col.eq(at_most(op.gemm_n, c.cols)),
+                next_word.eq(next_row),
             ]
-        with m.If(self.finish & self.last_col):
+        with m.Else():
+            m.d.comb += [
+                next_rows.eq(rows_left - c.rows),
+                last_row.eq(at_most(rows_left, 2 * c.rows)),
+                next_row.eq(place(row + (self.pitch << log2(c.rows)), words)),
+                next_cols.eq(Mux(self.last_col, cols, cols_left - c.cols)),
+                last_col.eq(Mux(self.last_col, narrow, at_most(cols_left, 2 * c.cols))),
+                next_word.eq(Mux(self.last_col, next_row, place(self.word + 1, words))),
+            ]
+        with m.If(self.move):
+            m.d.sync += [cols_left.eq(next_cols), self.last_col.eq(last_col), self.word.eq(next_word)]
+        with m.If(self.move & (self.take | self.last_col)):
             m.d.sync += [
-                rows_left.eq(rows_left - c.rows),
-                self.last_row.eq(at_most(rows_left, 2 * c.rows)),
-                self.rows.eq(Mux(at_most(rows_left, 2 * c.rows), rows_left - c.rows, c.rows)),
+                rows_left.eq(next_rows),
+                self.last_row.eq(last_row),
+                self.rows.eq(Mux(last_row, next_rows, c.rows)),
                 row.eq(next_row),
             ]
-        with m.If(self.take):
+        with m.If(self.move & self.take):
             m.d.sync += [
-                rows_left.eq(op.gemm_m),
-                self.last_row.eq(at_most(op.gemm_m, c.rows)),
-                self.rows.eq(Mux(at_most(op.gemm_m, c.rows), op.gemm_m, c.rows)),
-                *[register.eq(op.gemm_n) for register in (cols_left, cols)],
-                *[register.eq(at_most(op.gemm_n, c.cols)) for register in (self.last_col, narrow)],
-                *[register.eq(place(op.c, words)) for register in (row, self.word)],
+                cols.eq(op.gemm_n),
+                narrow.eq(last_col),
                 self.pitch.eq(place(op.gemm_c_pitch, words)),
             ]
         return m
@@ -166,9 +180,8 @@ class Pace(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         turn = isa.TIMING.gemm_turn
-        owed = Signal(
-            range(self._config.rows + turn + 1)
-        )  # cycles until the drain can take a block, less one
+        # Cycles until the drain can take a block, less one.
+        owed = Signal(range(self._config.rows + turn + 1))
         bits = len(owed)
         depth = Signal(bits)
         deep = Signal()  # more steps than any block owes
@@ -191,12 +204,20 @@ class Pace(Component):
 class Steps(Component):
     """Counts the steps of a block, at most 2^`bits`.
 
-    **Timing.** What `take` or `step` changes is there in the next cycle.
+    **Timing.** What `step` or `move` changes is there in the next cycle.
     """
 
     def __init__(self, bits: int):
         self._bits = bits
-        super().__init__({"take": In(1), "depth": In(isa.SIZE_BITS), "step": In(1), "final": Out(1)})
+        super().__init__(
+            {
+                "take": In(1),  # the next block is the first of an operation
+                "depth": In(isa.SIZE_BITS),
+                "step": In(1),
+                "move": In(1),  # to the next block
+                "final": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -205,11 +226,13 @@ class Steps(Component):
         one = Signal()
         with m.If(self.step):
             m.d.sync += [left.eq(left - 1), self.final.eq(left == 1)]
-        with m.If(self.step & self.final):
-            m.d.sync += [left.eq(after), self.final.eq(one)]
-        with m.If(self.take):
-            m.d.sync += [register.eq(self.depth - 1) for register in (left, after)]
-            m.d.sync += [register.eq(self.depth == 1) for register in (self.final, one)]
+        with m.If(self.move):
+            m.d.sync += [
+                left.eq(Mux(self.take, self.depth - 1, after)),
+                self.final.eq(Mux(self.take, self.depth == 1, one)),
+            ]
+        with m.If(self.move & self.take):
+            m.d.sync += [after.eq(self.depth - 1), one.eq(self.depth == 1)]
         return m
 
 
@@ -244,7 +267,6 @@ class Control(Component):
         active = Signal()
         fresh = Signal()  # the block's first columns are not read yet
         refused = Signal()  # the operation has a size of 0
-        causes = isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE
         a_shape, b_shape = c.derived.buffer_a, c.derived.buffer_b
         m.submodules.a = a = Columns(a_shape, rewinds=False)
         m.submodules.b = b = Columns(b_shape, rewinds=True)
@@ -255,34 +277,38 @@ class Control(Component):
 
         starting = Signal()
         possible = Signal()
-        finished = Signal()
+        # Which block comes next is known before it comes. Where none follows, what is there means nothing.
+        first = Signal()
+        move = Signal()
         take = Signal()
         empty = Signal()
+        cause = Mux(refused, isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE)
         m.d.comb += [
             starting.eq(active & fresh & pace.ready & ~self.control.stop),
             possible.eq(a.inside & b.inside & ~refused),
             self.read.eq(Mux(fresh, starting & possible, active & ~self.control.stop)),
             self.last.eq(self.read & steps.final),
-            finished.eq(self.last & blocks.last_row & blocks.last_col),
-            take.eq(self.control.operation.valid & (~active | finished) & ~self.control.stop),
+            first.eq(~active | (blocks.last_row & blocks.last_col)),
+            move.eq(~active | self.last),
+            take.eq(self.control.operation.valid & move & first & ~self.control.stop),
             empty.eq((op.k == 0) | (op.gemm_m == 0) | (op.gemm_n == 0)),
             self.control.operation.ready.eq(take),
             self.control.busy.eq(self.read),
             self.control.progress.eq(self.read),
             self.control.quiet.eq(1),
             self.control.error.eq(starting & ~possible),
-            *report_of(self.control.error_report, Mux(refused, *causes), d),
+            *report_of(self.control.error_report, cause, d),
         ]
         with m.If(self.read):
             m.d.sync += fresh.eq(steps.final)
-        with m.If(finished):
-            m.d.sync += active.eq(0)
-        with m.If(take):
-            m.d.sync += [active.eq(1), fresh.eq(1), refused.eq(empty), d.eq(op)]
+        with m.If(move & first):
+            m.d.sync += [active.eq(take), fresh.eq(1), refused.eq(empty), d.eq(op)]
 
         m.d.comb += [
-            *[part.take.eq(take) for part in (a, b, blocks, pace, steps)],
-            *[part.finish.eq(self.last) for part in (a, b, blocks, pace)],
+            *[part.take.eq(first) for part in (a, b, blocks, steps)],
+            *[part.move.eq(move) for part in (a, b, blocks, steps)],
+            pace.take.eq(move & first),
+            pace.finish.eq(self.last),
             *[part.step.eq(self.read) for part in (a, b, steps)],
             *[part.depth.eq(op.k) for part in (a, b, pace, steps)],
             a.first.eq(op.a),
