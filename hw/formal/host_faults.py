@@ -140,7 +140,7 @@ STREAMS = (
     planted("program-live", "no_writes_to_running_programs", _writes_any_time, 12),
     planted("load-skipped", "run_follows_load", _runs_at_once, 16),
     planted("run-late", "run_follows_load", _runs_late, 20),
-    planted("executes-on", "warps_run", _executes_on, 22),
+    planted("executes-on", "warps_run", _executes_on, 34),
     planted("all-execute", "warps_run", _all_execute, 20),
     planted("runs-on", "stop_is_final", _runs_again, 12),
     planted("clear-early", "clear_only_when_quiet", _never_waits, 14),
