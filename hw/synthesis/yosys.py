@@ -20,7 +20,7 @@ from hw.synthesis.tools import Progress, Tool, find, run
 #: family. Where the longest path of a design takes more, that one's delay counts. Without such a limit a part
 #: that is synthesised alone is made as quick as it can be, and takes up to half more tables than in a
 #: machine. The estimate knows cells and a flat delay per net.
-DELAYS = {"ecp5": 12000, "xilinx": 6000}
+DELAYS = {"ecp5": 9000, "xilinx": 6000}
 
 #: What `synth_lattice -family ecp5` does between its labels `coarse` and `map_ram`, without `share`: that
 #: pass asks a solver which operators are never used at once, which takes a quarter of an hour for a machine
