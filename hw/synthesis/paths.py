@@ -1,0 +1,129 @@
+"""The longest paths of an ECP5 netlist before it is placed: every net takes the same time.
+
+It takes seconds where placement takes a quarter of an hour, and tells which component limits the clock and by
+how much. It knows no distances: what is placed is slower, most where a machine fills its device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from hw.synthesis.resources import CLOCK_PINS, SCOPE, component
+
+#: Nanoseconds of a net: what routing makes of most nets of machines here, and what synthesis counts.
+NET = 0.8
+#: Nanoseconds from the clock to an output, and from an input to an output, of speed grade 8.
+_STARTS = {"TRELLIS_FF": 0.5, "DP16KD": 3.6}
+_THROUGH = {"LUT4": 0.24, "PFUMX": 0.2, "L6MUX21": 0.2, "TRELLIS_DPR16X4": 0.24, "MULT18X18D": 3.5}
+#: A carry chain: into it, along it by one cell, out of it.
+_INTO, _ALONG, _OUT = 0.45, 0.07, 0.44
+#: Muxes lie beside the LUTs whose outputs they choose from: these pins take no net.
+_BESIDE = {"PFUMX": ("ALUT", "BLUT"), "L6MUX21": ("D0", "D1")}
+
+Pins = Mapping[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path from a register or block RAM to another: nanoseconds, and the cells at its ends."""
+
+    delay: float
+    start: str
+    end: str
+
+
+@dataclass
+class _Graph:
+    """Bits: when those that a clock changes are there, what the others come from, and where paths end."""
+
+    starts: dict[int, tuple[float, str]] = field(default_factory=dict)
+    sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    ends: list[tuple[int, str]] = field(default_factory=list)
+
+
+def longest(netlist: File, top: str) -> dict[str, Path]:
+    """By the top's instance that a path ends in ("" for the top itself): the longest one.
+
+    `netlist` is the JSON of Yosys for `top`, with cells of ECP5.
+    """
+    cells = json.loads(netlist.read_text(encoding="utf-8"))["modules"][top]["cells"]
+    paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
+    graph = _Graph()
+    for name, cell in cells.items():
+        _add(graph, name, cell)
+    arrivals = _arrivals(graph)
+    found: dict[str, Path] = {}
+    for bit, cell in graph.ends:
+        delay, start = arrivals[bit]
+        part = component(cell, paths).partition(".")[0]
+        if start and (part not in found or delay + NET > found[part].delay):
+            found[part] = Path(round(delay + NET, 2), start, cell)
+    return found
+
+
+def _add(graph: _Graph, name: str, cell: Mapping[str, Any]) -> None:
+    """What a cell adds to the graph."""
+    kind, directions, pins = cell["type"], cell["port_directions"], cell["connections"]
+    inputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "input" and pin not in CLOCK_PINS}
+    outputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "output"}
+    if kind in _STARTS:
+        graph.starts |= dict.fromkeys(_bits(outputs.values()), (_STARTS[kind], name))
+        graph.ends += [(bit, name) for bit in _bits(inputs.values())]
+    elif kind == "CCU2C":
+        for pin, (bit, *_) in outputs.items():
+            graph.sources[bit] = list(_chain(inputs, pin))
+    elif kind in _THROUGH:
+        if kind == "TRELLIS_DPR16X4":
+            graph.ends += [
+                (bit, name) for pin, bits in inputs.items() if pin != "RAD" for bit in _bits([bits])
+            ]
+            inputs = {"RAD": inputs["RAD"]}
+        beside = _BESIDE.get(kind, ())
+        arcs = [
+            (bit, _THROUGH[kind] + (0 if pin in beside else NET))
+            for pin, bits in inputs.items()
+            for bit in _bits([bits])
+        ]
+        graph.sources |= dict.fromkeys(_bits(outputs.values()), arcs)
+
+
+def _chain(inputs: Pins, output: str) -> Iterator[tuple[int, float]]:
+    """The inputs that an output of two bits of a carry chain depends on."""
+    for pin, bits in inputs.items():
+        if output == "S0" and pin.endswith("1"):
+            continue
+        for bit in _bits([bits]):
+            if pin == "CIN":
+                yield bit, _ALONG if output == "COUT" else _OUT
+            else:
+                yield bit, NET + _INTO
+
+
+def _bits(pins: Iterable[list[Any]]) -> Iterator[int]:
+    """The nets of some pins; constants are text."""
+    return (bit for bits in pins for bit in bits if isinstance(bit, int))
+
+
+def _arrivals(graph: _Graph) -> dict[int, tuple[float, str]]:
+    """When every bit that a path ends in is there, and the cell where its longest path starts.
+
+    That is "" for what only ports of the top decide.
+    """
+    found = dict(graph.starts)
+    waiting = [bit for bit, _ in graph.ends]
+    while waiting:
+        bit = waiting[-1]
+        sources = graph.sources.get(bit, [])
+        missing = [source for source, _ in sources if source not in found]
+        if bit not in found and missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if bit not in found:
+            ways = ((found[source][0] + delay, found[source][1]) for source, delay in sources)
+            found[bit] = max(ways, default=(0.0, ""))
+    return found
