@@ -41,7 +41,7 @@ def main(machine: str, settings: tuple[str, ...]) -> None:
     total, worst = made.resources, max(paths.values(), key=lambda path: path.delay)
     numbers = (f"{n:,}" for n in (total.luts, total.ffs, total.brams, total.dsps))
     table.add_row("all", *numbers, f"{worst.delay:.1f}", f"{worst.start} to {worst.end}"[:60])
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":
