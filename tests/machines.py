@@ -10,7 +10,7 @@ from typing import Any
 from hw.config import MachineConfig, load
 from hw.fabric import Fabric, Link, PEKind, Unit
 
-#: A 4 x 4 array with a CGRA of 3 x 3 PEs; all ports alike.
+#: A 4 x 4 array with a CGRA of 4 x 4 PEs; all ports alike.
 TEST = load("test")
 #: A flat array without CGRA: ports of different widths, one bank of the accumulator.
 WIDE = TEST.replace(
