@@ -13,9 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.config import load, parse_setting
-from hw.synthesis import Resources, synthesise
-from hw.synthesis.flow import TOPS, design
+from hw.errors import InputError
+from hw.synthesis import synthesise
+from hw.synthesis.flow import NAMES, TOPS, design
 from hw.synthesis.paths import longest
+from hw.synthesis.report import TOP
+from hw.synthesis.resources import grouped
 
 
 @click.command()
@@ -23,24 +26,24 @@ from hw.synthesis.paths import longest
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a field; repeatable.")
 def main(machine: str, settings: tuple[str, ...]) -> None:
     """Tell components of the core, largest first."""
-    config = load(machine, dict(map(parse_setting, settings)))
     top = TOPS["core"]
-    made = synthesise(design(config, top).verilog, top.module, "ecp5")
+    try:
+        config = load(machine, dict(map(parse_setting, settings)))
+        made = synthesise(
+            design(config, top).verilog, top.module, "ecp5", progress=lambda said: click.echo(said, err=True)
+        )
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
     assert made.netlist is not None
     paths = longest(made.netlist, top.module)
-    parts: dict[str, Resources] = {}
-    for name, resources in made.components.items():
-        part = name.partition(".")[0]
-        parts[part] = parts.get(part, Resources()) + resources
-    table = Table("component", "LUTs", "registers", "block RAMs", "multipliers", "longest path (ns)", "from")
-    for part, own in sorted(parts.items(), key=lambda item: -item[1].luts):
+    table = Table("component", *NAMES.values(), "longest path (ns)", "from")
+    for part, resources in grouped(made.components, share=1).items():
         path = paths.get(part)
         ends = ("", "") if path is None else (f"{path.delay:.1f}", path.start.partition(".")[0])
-        numbers = (f"{n:,}" for n in (own.luts, own.ffs, own.brams, own.dsps))
-        table.add_row(part or "(top)", *numbers, *ends)
-    total, worst = made.resources, max(paths.values(), key=lambda path: path.delay)
-    numbers = (f"{n:,}" for n in (total.luts, total.ffs, total.brams, total.dsps))
-    table.add_row("all", *numbers, f"{worst.delay:.1f}", f"{worst.start} to {worst.end}"[:60])
+        table.add_row(part or TOP, *(f"{getattr(resources, field):,}" for field in NAMES), *ends)
+    worst = max(paths.values(), key=lambda path: path.delay)
+    total = (f"{getattr(made.resources, field):,}" for field in NAMES)
+    table.add_row("all", *total, f"{worst.delay:.1f}", f"{worst.start} to {worst.end}"[:60])
     Console(width=120).print(table)
 
 

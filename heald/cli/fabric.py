@@ -53,10 +53,7 @@ def _as_dict(fabric: Fabric) -> dict[str, Any]:
     ]
     return {
         "name": fabric.name,
-        "rows": fabric.rows,
-        "cols": fabric.cols,
-        "contexts": fabric.contexts,
-        "stages": fabric.stages,
+        **{key: getattr(fabric, key) for key in ("rows", "cols", "contexts", "stages", "pipelined")},
         "hash": f"{fabric.hash:08x}",
         "links": len(fabric.links),
         "context_words": entry_words(fabric),
@@ -71,7 +68,7 @@ def _render(fabric: Fabric) -> None:
         Text(
             f"{fabric.name}: {fabric.rows} x {fabric.cols} PEs, {len(fabric.links)} links, "
             f"up to {fabric.contexts} contexts of {entry_words(fabric)} words, "
-            f"{fabric.stages} iterations may overlap"
+            f"{fabric.stages} iterations may overlap{', pipelined' * fabric.pipelined}"
         )
     )
     table = plain_table("kind", ">PEs", "units", ">registers", ">table words", "without")

@@ -104,11 +104,9 @@ class Control(Component):
         last_patch = self._patches(m, loader, d, patching)
         last_array, almost, misplaced = self._arrays(m, settings, checking)
         starting = checking & last_array
-        last_step, none, following = self._steps(m, settings, running, starting, take)
-        if self._fabric.pipelined:
-            self._fetch(m, settings, running | starting | (checking & almost))
-        else:
-            m.d.comb += self.context.eq(following)
+        early = starting | (checking & almost) if self._fabric.pipelined else starting
+        wraps = self._fetch(m, settings, running | early)
+        last_step, none = self._steps(m, settings, running, starting, take, wraps)
         refused, ended = Signal(), Signal()
         m.d.comb += [
             refused.eq(loader.error | (loader.verdict & loader.bad)),
@@ -229,29 +227,41 @@ class Control(Component):
         m.d.sync += number.eq(Mux(checking & ~last, number + 1, 0))
         return last, number + 1 == final, misplaced
 
-    def _steps(
-        self, m: Module, settings: Value, running: Value, starting: Value, take: Value
-    ) -> tuple[Signal, Signal, Signal]:
-        """The moment of the next step; whether this is the last, or there is none, and the context after it.
+    def _fetch(self, m: Module, settings: Value, going: Value) -> Value:
+        """Ask for contexts one after another; whether that of the next step is the last one.
 
-        As long as no step executes, the next one is the first.
+        As long as nothing is `going`, the first is asked for. In a pipelined fabric entries pass a register
+        on their way to the next step.
         """
+        asked, final = Signal(len(self.context)), Signal(len(self.context))
+        m.d.sync += final.eq(settings.ii - 1)
+        m.d.comb += self.context.eq(Mux(going & (asked != final), asked + 1, 0))
+        following = asked
+        if self._fabric.pipelined:
+            following = Signal(len(asked))
+            with m.If(self.load):
+                m.d.sync += following.eq(asked)
+        with m.If(self.load):
+            m.d.sync += asked.eq(self.context)
+        return following == final
+
+    def _steps(
+        self, m: Module, settings: Value, running: Value, starting: Value, take: Value, wraps: Value
+    ) -> tuple[Signal, Signal]:
+        """The moment of the next step; whether this one is the last, and whether there is none."""
         fabric, moment = self._fabric, self.moment
         iterations = self.control.operation.payload.iterations
-        context, left, none = Signal(context_bits(fabric)), Signal(WIDTH), Signal()
-        final, last, rest = Signal(len(context)), Signal(), Signal(len(settings.depth))
+        left, none = Signal(WIDTH), Signal()
+        last, rest = Signal(), Signal(len(settings.depth))
         most = {"ahead": fabric.stages + FIRST, "beyond": fabric.stages - 1}
-        wraps, ending, proceed, following = Signal(), Signal(), Signal(), Signal(len(context))
-        m.d.sync += final.eq(settings.ii - 1)
+        ending, proceed = Signal(), Signal()
         m.d.comb += [
-            wraps.eq(context == final),
             proceed.eq(self.advance | starting),
             # The last iteration has begun.
             ending.eq(moment.over | (left == 1)),
-            following.eq(Mux((running | starting) & ~wraps, context + 1, 0)),
         ]
         with m.If(proceed):
-            m.d.sync += [context.eq(following), last.eq(ending & (rest == 0))]
+            m.d.sync += last.eq(ending & (rest == 0))
             with m.If(ending):
                 m.d.sync += rest.eq(rest - 1)
             with m.If(wraps):
@@ -262,18 +272,10 @@ class Control(Component):
                 with m.Elif(moment.beyond != most["beyond"]):
                     m.d.sync += moment.beyond.eq(moment.beyond + 1)
         with m.Elif(~running):
-            m.d.sync += [context.eq(0), rest.eq(settings.depth - 1), moment.eq(0)]
+            m.d.sync += [rest.eq(settings.depth - 1), moment.eq(0)]
         with m.If(take):
             m.d.sync += [left.eq(iterations), none.eq(iterations == 0)]
-        return last, none, following
-
-    def _fetch(self, m: Module, settings: Value, going: Value) -> None:
-        """Contexts are read one step earlier than `_steps` does it: entries pass a register."""
-        fetched, final = Signal(len(self.context)), Signal(len(self.context))
-        m.d.sync += final.eq(settings.ii - 1)
-        m.d.comb += self.context.eq(Mux(going & (fetched != final), fetched + 1, 0))
-        with m.If(self.load):
-            m.d.sync += fetched.eq(self.context)
+        return last, none
 
     def _report(
         self,

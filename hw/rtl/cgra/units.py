@@ -213,7 +213,7 @@ def _lost(amount: Value, bits: Value) -> Value:
 
 
 class Multiplier(Component):
-    """Products, whole or shifted and rounded; 0 where none was started in the step that this is about.
+    """Products, whole or shifted and rounded; 0 in steps to which no product belongs.
 
     `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
     is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even.
