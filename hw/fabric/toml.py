@@ -133,16 +133,9 @@ def from_values(
     kinds = _other_kinds(values, kinds, known, (rows, cols), place)
     links = _links(values, (rows, cols), place)
     settings = {key: _number(values, key, place, 1, 256) for key in ("contexts", "stages") if key in values}
+    pipelined = _flag(values, "pipelined", place)
     try:
-        return Fabric(
-            name,
-            rows,
-            cols,
-            tuple(kinds),
-            tuple(sorted(links)),
-            **settings,
-            pipelined=_flag(values, "pipelined", place),
-        )
+        return Fabric(name, rows, cols, tuple(kinds), tuple(sorted(links)), **settings, pipelined=pipelined)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 

@@ -169,6 +169,7 @@ def test_a_file_starts_from_a_preset(tmp_path):
         (("rows = 2", "rows = 2\nspeed = 3"), ["unknown key 'speed'", "contexts"]),
         (("rows = 2", "rows = 2\nstages = 3"), ["stages", "power of two", "not 3"]),
         (("rows = 2", "rows = 2\ncontexts = 257"), ["contexts", "1 to 256", "not 257"]),
+        (("rows = 2", "rows = 2\npipelined = 1"), ["pipelined must be true or false, not 1"]),
         (("rows = 2", "rows = 2\nname = 3"), ["name must be text", "not 3"]),
         (("rows = 2", 'rows = 2\npreset = "no"'), ["preset", "mesh4x4", "not 'no'"]),
         (('"mesh"', '"ring"'), ["links", "mesh, cylinder, torus, diagonal", "'ring'"]),
