@@ -80,7 +80,7 @@ class Fabric:
 
     `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the greatest initiation
     interval, `stages` how many iterations may overlap (a power of two). In a `pipelined` fabric every
-    operation takes a step more, which allows a quicker clock.
+    operation takes twice as many steps, which allows a quicker clock.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Fabric:
 
     def latency(self, operation: PEOperation) -> int:
         """Steps after which the value of an operation can be used."""
-        return operation.latency + self.pipelined
+        return operation.latency << self.pipelined
 
     def having(self, unit: Unit) -> tuple[int, ...]:
         """The PEs with a unit."""
@@ -150,7 +150,7 @@ class Fabric:
             "kinds": [kind.as_dict() for kind in self.kinds],
             "links": [[link.source, link.target] for link in self.links],
         }
-        return values | ({"pipelined": True} if self.pipelined else {})
+        return values | ({"latencies": 2} if self.pipelined else {})
 
     @cached_property
     def hash(self) -> int:

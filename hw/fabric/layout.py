@@ -73,7 +73,7 @@ def made(latency: int) -> str:
 def _layout(kind: PEKind, ins: int, outs: int, stages: int, pipelined: bool) -> Layout:
     links = tuple(f"in{i}" for i in range(ins))
     register = ("register",) if kind.registers else ()
-    values = tuple(made(latency + pipelined) for latency in (1, 2))
+    values = tuple(made(latency << pipelined) for latency in (1, 2))
     operand = ("zero", "const", "result", *register, *links)
     sources = {
         "a": operand,

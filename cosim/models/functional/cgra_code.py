@@ -19,7 +19,7 @@ from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from hw.semantics import SEMANTICS, wrap
 
 #: Names of values in the text: of a step (results of operations), and registers.
-_VALUES = re.compile(r"\b(?:[ye]\d+|[rdpql]\d+|f\d+_\d+)\b")
+_VALUES = re.compile(r"\b(?:[ye]\d+|[rdpqsl]\d+|f\d+_\d+)\b")
 
 
 class DataError(Exception):
@@ -52,15 +52,15 @@ class Code:
 
 
 def registers(fabric: Fabric) -> list[str]:
-    """Names of all registers: results, values of latency 2 (`d`), of 3 (`p`, then `q`), files, links."""
+    """Names of all registers: results, values of latency 2 (`d`), of 4 (`p`, `q`, then `s`), files, links."""
     found = [f"{kind}{pe}" for pe in range(fabric.size) for kind in "rd"]
-    found += [f"{kind}{pe}" for pe in _slow(fabric) for kind in "pq"]
+    found += [f"{kind}{pe}" for pe in _slow(fabric) for kind in "pqs"]
     found += [f"f{pe}_{i}" for pe, kind in enumerate(fabric.kinds) for i in range(kind.registers)]
     return found + [f"l{link}" for link in range(len(fabric.links))]
 
 
 def _slow(fabric: Fabric) -> tuple[int, ...]:
-    """The PEs with operations of latency 3."""
+    """The PEs with operations of latency 4."""
     return tuple(pe for pe, kind in enumerate(fabric.kinds) if fabric.pipelined and kind.units - {Unit.ALU})
 
 
@@ -112,7 +112,7 @@ class _CodeWriter:
         body = [f"[{', '.join(names)}] = state"]
         if self.fabric.pipelined:
             # Nothing that an earlier launch has begun is under way.
-            body.append(" = ".join([*(n for n in names if n[0] in "dpq"), "0"]))
+            body.append(" = ".join([*(n for n in names if n[0] in "dpqs"), "0"]))
         body += _unpack(self.constants.values(), "numbers")
         body += _unpack([f"v{i}, o{i}, n{i}" for i in arrays], "arrays")
         body += _unpack([f"g{i}" for i in range(len(self.sites))], "indices")
@@ -230,7 +230,7 @@ class _CodeWriter:
             "always": "1",
             "result": f"r{pe}",
             "y2": f"d{pe}",
-            "y3": f"q{pe}" if pe in self.slow else "0",
+            "y4": f"s{pe}" if pe in self.slow else "0",
         }
         own |= {"keep": "", "none": ""}
         return (y or {}).get(pe, "0") if source == "y" else own[source]
@@ -330,8 +330,9 @@ class _CodeWriter:
             slow = pe in self.slow
             if slow:
                 take(f"q{pe}", f"p{pe}")
+                take(f"s{pe}", f"q{pe}")
             latency, before = self._latency(pe, context), self._latency(pe, context - 1) if context else 0
-            for name, own in (("d", 2), *[("p", 3)] * slow):
+            for name, own in (("d", 2), *[("p", 4)] * slow):
                 # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
                 if context == 0 or own in (latency, before):
                     take(f"{name}{pe}", started.get(pe, "0") if latency == own else "0")

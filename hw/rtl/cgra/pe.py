@@ -118,9 +118,8 @@ class ProcessingElement(Component):
             contexts.read.eq(self.read),
         ]
         ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
-        # What operations made: the value that is there sooner, and the one a step later.
-        pipelined = self._fabric.pipelined
-        values = [Signal(WIDTH, name=made(latency + pipelined)) for latency in (1, 2)]
+        # What operations made: the value that is there sooner, and the one of slower units.
+        values = [Signal(WIDTH, name=made(latency << self._fabric.pipelined)) for latency in (1, 2)]
         result = Signal(WIDTH)
         sources: dict[str, Value] = {"result": result} | {value.name: value for value in values}
         for i in range(len(self._fabric.incoming[self._pe])):
@@ -204,7 +203,13 @@ class ProcessingElement(Component):
                 *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
             ]
             later.append(multiplier.y)
-        m.d.comb += [value.eq(any_of(found)) for value, found in zip(values, (sooner, later), strict=True)]
+        m.d.comb += values[0].eq(any_of(sooner))
+        if pipelined and later:
+            # From a memory or a rounding it is too far to the other PEs.
+            with m.If(moves):
+                m.d.sync += values[1].eq(any_of(later))
+        else:
+            m.d.comb += values[1].eq(any_of(later))
         m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
 
     def _accesses(

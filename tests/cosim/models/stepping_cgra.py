@@ -61,7 +61,7 @@ class LaunchError(NamedTuple):
 class _Registers:
     """What a PE holds from step to step; `started` is the value of an operation of latency 2.
 
-    Of latency 3, it is first `begun` and then `ended`.
+    Of latency 4, it is first `begun`, then `almost` and then `ended`.
     """
 
     result: int
@@ -69,6 +69,7 @@ class _Registers:
     file: list[int]
     links: list[int]
     begun: int = 0
+    almost: int = 0
     ended: int = 0
 
 
@@ -126,7 +127,7 @@ class CgraState:
                 return LaunchError("operand", 0, number)
         if self.fabric.pipelined:
             for own in self.registers:
-                own.started = own.begun = own.ended = 0
+                own.started = own.begun = own.almost = own.ended = 0
         steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
         for t in range(steps):
             reached = [self._execute(configuration, pe, t, iterations) for pe in range(self.fabric.size)]
@@ -219,7 +220,7 @@ class CgraState:
                 return y
             case "y2":
                 return own.started
-            case "y3":
+            case "y4":
                 return own.ended
         link = self.fabric.links[self.fabric.incoming[pe][int(source.removeprefix("in"))]]
         # The place of a link among those that leave its source.
@@ -241,7 +242,7 @@ class CgraState:
                 at = _within(entry.fields.get("write_at", 0), file)
                 file[at] = chosen("write", file[at])
             links = [chosen(f"out{i}", kept) for i, kept in enumerate(own.links)]
-            late = (y[pe], file, links, started[pe], own.begun)
+            late = (y[pe], file, links, started[pe], own.begun, own.almost)
             made = late if self.fabric.pipelined else (started[pe], file, links)
             following.append(_Registers(chosen("result", own.result), *made))
         self.registers = following

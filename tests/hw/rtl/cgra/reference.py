@@ -73,7 +73,7 @@ class Reference:
         self.config, self.memories, self.held = config, memories, held
         self.fabric: Fabric = config.cgra
         size = self.fabric.size
-        self.result, self.pending, self.third, self.made = ([0] * size for _ in range(4))
+        self.result, self.pending, self.fourth, self.third, self.made = ([0] * size for _ in range(5))
         self.shown: tuple[list[Access], bool] = [], False
         self.files = [[0] * kind.registers for kind in self.fabric.kinds]
         self.links = [0] * len(self.fabric.links)
@@ -114,7 +114,8 @@ class Reference:
         n = op["iterations"]
         steps = (n - 1) * c.ii + c.depth if n else 0
         if self.fabric.pipelined:
-            self.pending, self.third, self.made = ([0] * self.fabric.size for _ in range(3))
+            size = self.fabric.size
+            self.pending, self.fourth, self.third, self.made = ([0] * size for _ in range(4))
             self.shown = [], False
         for t in range(steps):
             now = self._step(found, now + 1, t, n, const, init, arrays)
@@ -291,7 +292,7 @@ class Reference:
             "register": (file[at] if at < len(file) else file[0]) if file else 0,
             "y": y,
             "y2": self.pending[pe],
-            "y3": self.third[pe],
+            "y4": self.fourth[pe],
         }[source]
 
     def _clock(self, context: int, y: list[int], later: list[int], const: dict[tuple[int, int], int]) -> None:
@@ -316,7 +317,7 @@ class Reference:
                 files[pe][at if at < len(files[pe]) else 0] = self._source(pe, "write", fields, mine, y[pe])
         self.links, self.result, self.files = links, results, files
         if self.fabric.pipelined:
-            # What took two steps is there in the third.
-            self.pending, self.third, self.made = y, self.made, later
+            # What took two steps in a plain grid is there in the fourth.
+            self.pending, self.fourth, self.third, self.made = y, self.third, self.made, later
         else:
             self.pending = later
