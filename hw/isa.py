@@ -392,8 +392,9 @@ class Timing:
 
     sequencer: int = 6  # from one turn of a warp to its next, at least
     enqueue: int = 2  # from issue to the first cycle in which an engine can take the operation
-    load_request: int = 2  # from taking an operation to presenting its first request
-    load_write: int = 3  # from the last response to completion
+    load_request: int = 5  # from taking an operation to presenting its first request
+    load_write: int = 4  # from the last response to completion
+    load_error: int = 1  # from when a beat that is wrong would enter a loader's request register to its error
     gemm_first: int = 1  # from taking an operation to reading its first columns
     gemm_drain: int = 5  # from reading the last columns of a block to draining its first row
     acc_write: int = 3  # from draining a row to being readable
@@ -403,6 +404,9 @@ class Timing:
     store_response: int = 1  # from the last response to completion
     grid_checks: int = 3  # that the checks of a configuration's arrays take at least
     conv_setup: int = 10  # steps of an im2col load before it looks at the first image row
+    conv_settle: int = (
+        2  # steps from the last kernel row that is looked at to what is done with the image row
+    )
     in_flight: int = 4  # operations that a loader or the storer has taken and not completed
     pending_signals: int = 8  # signals of a warp that wait for completion
 

@@ -82,17 +82,17 @@ MUTATIONS = (
     Mutation(
         "row-alignment",
         "rows of a load behind the first begin at the alignment of the first",
-        "hw/rtl/memory/row_walker.py",
-        "Mux(self.more_rows, align + d.step, 0)",
-        "Mux(self.more_rows, align, 0)",
+        "hw/rtl/memory/load_walker.py",
+        "Mux(more_rows, align + d.step, 0)",
+        "Mux(more_rows, align, 0)",
         _RANDOM,
     ),
     Mutation(
         "step-latest",
-        "a step that was told last is read from the memory before it stands there",
+        "behind a step that leaves another one is offered, whether it was told or not",
         "hw/rtl/memory/load_steps.py",
-        "late.eq(keeps & (writer.addr == following))",
-        "late.eq(0)",
+        "Mux(leaves, behind != writer.addr, front != writer.addr)",
+        "Mux(leaves, 1, front != writer.addr)",
         "tests/hw/test_load_steps.py",
     ),
     Mutation(

@@ -266,6 +266,11 @@ class Bench:
         if self._induction:
             self._assert(f"invariant_{name}", condition())
 
+    def invariants(self, conditions: Callable[[], dict[str, Value]]) -> None:
+        """As `invariant`, several by name."""
+        for name, condition in conditions().items() if self._induction else ():
+            self._assert(f"invariant_{name}", condition)
+
     def _assert(self, name: str, condition: ValueLike) -> None:
         holds = self.value(_one_bit(condition), f"{name}_holds")
         check = Module()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -45,26 +46,92 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     bench.require("reads_stay_in_windows", ~request.valid | permitted(request.payload))
     bench.require("addresses_aligned", request.payload[:shift] == 0)
 
-    def walks() -> Value:
-        names = ("first", "span", "stride", "valid", "is_fill", "address")
-        first, span, stride, valid, is_fill, address = (bench.register(dut, f"requests/{n}") for n in names)
-        walk = rows.Walk(bench, dut, "requests/walker", width)
-        last = Value.cast(first + span)
-        inside = (
-            ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.read for w in dut.windows).any()
-        )
-        # A row that is not permitted is walked on, but the machine stops: the run is over.
-        over = ran & control.stop
-        row = rows.fits(walk, first, span, stride, address + 1, width) & (
-            walk.first_of_row | ~walk.in_memory | inside
-        )
-        asking = valid & ~is_fill
-        return (~walk.active | (ran & (over | row))) & (~asking | permitted(address << shift))
-
-    bench.invariant("row", walks)
-    if port == "load_b" and not patches:
-        bench.invariant("no_patches", lambda: ~bench.register(dut, "requests/patches/active"))
+    bench.invariants(lambda: stages(bench, dut, ran, permitted, port == "load_b" and not patches))
     bench.invariant("answers", lambda: bench.register(dut, "outstanding") == owed)
+
+
+def stages(
+    bench: Bench, dut: Loader, ran: Value, permitted: Callable[[Value], Value], without_patches: bool
+) -> dict[str, Value]:
+    """What the stages of the requests hold: parts of rows; what was compared with the windows is in one.
+
+    A row that is not permitted is walked on, for two beats, but nothing of it is requested.
+    """
+    names = ("begin", "middle", "present", "wrong", "empty", "valid", "is_fill", "address")
+    begin, middle, present, wrong, empty, valid, is_fill, address = (
+        bench.register(dut, f"requests/{n}") for n in names
+    )
+    op = bench.view(dut, "requests/op")
+    shift = log2(len(dut.memory.response.payload.data) // 8)
+    walk = rows.LoadWalk(bench, dut, "requests/walker", op, 1 << shift)
+    starts_empty = (op.outer == 0) | (op.inner == 0)
+    later = walk.active | middle | present
+    of_rows = _rows_in_stages(bench, dut, walk, op, shift)
+    held = {
+        "operation": ~(begin | later) | (ran & ~(begin & later)),
+        "empty": (~later | (empty == starts_empty)) & (~(middle | present) | ~starts_empty | wrong),
+        **{name: starts_empty | value for name, value in of_rows.items()},
+        "requested": ~(valid & ~is_fill) | permitted(address << shift),
+    }
+    if without_patches:
+        of_patches = (begin | later) & (op.variant == VARIANT)
+        held["no_patches"] = ~(of_patches | _patches_under_way(bench, dut))
+    return held
+
+
+def _rows_in_stages(
+    bench: Bench, dut: Loader, walk: rows.LoadWalk, op: Value, shift: int
+) -> dict[str, Value]:
+    """Each stage holds a beat of a row, and two that follow each other are of the same one."""
+    names = ("middle", "present", "over", "moves", "first", "inside", "word", "address", "row", "row_last")
+    middle, present, over, moves, first, inside, word, address, row, row_last = (
+        bench.register(dut, f"requests/{n}") for n in names
+    )
+    m, f = (bench.view(dut, f"requests/{n}") for n in ("middle_step", "last_step"))
+
+    def ends(first: Value) -> Value:
+        return Value.cast(first + (op.inner - 1)[:16])
+
+    # The row in the last stage, and the words of the beats in the last two.
+    walked, second = rows.MemoryRow(first, ends(first)), rows.MemoryRow(row, row_last)
+    third = rows.MemoryRow(Signal(32, name="ghost_first"), Signal(33, name="ghost_last"))
+    second_word, third_word = (Signal(32 - shift, name=f"ghost_word{i}") for i in (2, 3))
+    with bench.m.If(moves):
+        bench.m.d.sync += [
+            third.first.eq(second.first),
+            third.last.eq(second.last),
+            second_word.eq(Mux(walk.first_of_row, first[shift:], second_word + 1)),
+            third_word.eq(second_word),
+        ]
+    follows = middle & m.reads & second.is_same(walked)
+    in_first = walk.fits(walked, second_word + 1) & (walk.first_of_row | ~walk.in_memory | follows)
+    follows = present & f.reads & third.is_same(second) & (second_word == (third_word + 1)[: 32 - shift])
+    in_second = ~m.reads | (
+        (second.last == ends(second.first))
+        & (m.checks == m.starts)
+        & second.holds(m.starts, second_word, shift)
+        & (m.starts | follows)
+    )
+    within = [(third.first >= w.first) & (third.last[:32] <= w.last) & w.read for w in dut.windows]
+    follows = (over | inside) & (third_word == (address + 1)[: 32 - shift])
+    in_third = ~f.reads | (
+        (inside == (Cat(within).any() & ~third.last[32]))
+        & (f.checks == f.starts)
+        & (third.last == ends(third.first))
+        & third.holds(f.starts, third_word, shift)
+        & Mux(f.starts, word == third.first[shift:], follows)
+    )
+    return {
+        "walked": ~walk.active | in_first,
+        "computed": ~middle | in_second,
+        "compared": ~present | in_third,
+    }
+
+
+def _patches_under_way(bench: Bench, dut: Loader) -> Value:
+    """Whether the walker of patches does anything."""
+    names = ("preparing", "scanning", "settling", "deciding", "placing")
+    return Cat(bench.register(dut, f"requests/patches/walker/{n}") for n in names).any()
 
 
 COMPLETION = {
@@ -143,11 +210,16 @@ def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
             m.d.comb += other.last.eq(Mux(own.last < 0xFFFFFFFF - width, own.last + width, own.last))
 
     return (
-        planted("window-too-long", "reads_stay_in_windows", last_off_by_word, 8),
-        planted("permission-ignored", "reads_stay_in_windows", _writes_suffice, 8),
-        planted("address-odd", "addresses_aligned", _unaligned, 8),
-        *REQUEST_FAULTS,
+        planted("window-too-long", "reads_stay_in_windows", last_off_by_word, 11),
+        planted("permission-ignored", "reads_stay_in_windows", _writes_suffice, 11),
+        planted("address-odd", "addresses_aligned", _unaligned, 11),
+        *_later(REQUEST_FAULTS, 3),
     )
+
+
+def _later(faults: tuple[Fault, ...], cycles: int) -> tuple[Fault, ...]:
+    """Faults that are noticed so many cycles later."""
+    return tuple(dataclasses.replace(fault, depth=fault.depth + cycles) for fault in faults)
 
 
 def proofs(config: MachineConfig, port: str) -> tuple[Proof, ...]:
@@ -157,12 +229,12 @@ def proofs(config: MachineConfig, port: str) -> tuple[Proof, ...]:
     completes = partial(build_completion, config=config, port=port)
     completing = (
         planted("answer-not-awaited", "completes_after_answers", _completes_early, 8),
-        planted("asked-twice", "answers_within_operations", _asks_again, 8),
-        *COMMON_FAULTS,
+        planted("asked-twice", "answers_within_operations", _asks_again, 11),
+        *_later(COMMON_FAULTS, 4),
     )
     return (
         Proof(name, f"{port}: windows and requests", REQUESTS, asks, _asking_faults(config, port), 2, 12),
-        Proof(f"{name}-completion", f"{port}: operations", COMPLETION, completes, completing, bounded=10),
+        Proof(f"{name}-completion", f"{port}: operations", COMPLETION, completes, completing, bounded=14),
     )
 
 
@@ -173,6 +245,6 @@ def patches_proof(config: MachineConfig) -> Proof:
         "load_b_conv: windows and requests, one window",
         REQUESTS,
         lambda bench: build_requests(bench, config, "load_b", patches=True),
-        tuple(dataclasses.replace(fault, depth=17) for fault in _asking_faults(config, "load_b")),
-        bounded=17,
+        tuple(dataclasses.replace(fault, depth=22) for fault in _asking_faults(config, "load_b")),
+        bounded=22,
     )

@@ -18,7 +18,7 @@ from hw.formal.bench import TOP, UNRESET
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.tools import Tools
 
-#: Seconds after which a solver is given up; the longest proof takes about 80.
+#: Seconds after which a solver is given up; the longest proof takes about 160.
 TIME_LIMIT = 600
 
 _FAILED = re.compile(rf"(?:Assert failed in|failed assertion) {TOP}\.(\w+)")

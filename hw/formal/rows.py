@@ -1,6 +1,8 @@
-"""Invariants of the walker of rows, which loaders and storer share."""
+"""Invariants of the walkers of rows of loaders and storer."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib.wiring import Component
@@ -62,3 +64,64 @@ def fits(walk: Walk, first: Value, span: Value, stride: Value, following: Value,
         & (walk.tail | (walk.align == first[:shift]))
         & (~walk.in_memory | memory)
     )
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """A row in memory: the addresses of its first and last byte, in 32 and 33 bits."""
+
+    first: Value
+    last: Value
+
+    def is_same(self, other: MemoryRow) -> Value:
+        """Whether it is another one."""
+        return (self.first == other.first) & (self.last == other.last)
+
+    def holds(self, starts: Value, word: Value, shift: int) -> Value:
+        """Whether a beat in this word is its first, or lies behind that and not beyond its end.
+
+        Of a row that crosses the end of memory, which is in no window, any later one may be anywhere.
+        """
+        place = word << shift
+        behind = self.last[32] | ((place > self.first) & (place <= self.last))
+        return Mux(starts, word == self.first[shift:], behind)
+
+
+class LoadWalk:
+    """Registers of the `LoadWalker` at `path` inside a component, and what they say of the present beat.
+
+    `left` counts the bytes of the segment from the beginning of the present beat's word on; `op` is the
+    operation. `flags` says that what is kept of the operation agrees with it.
+    """
+
+    def __init__(self, bench: Bench, dut: Component, path: str, op: Value, width: int):
+        names = ["active", "in_memory", "first_of_row", "first", "align", "beats", "end", "tail"]
+        names += ["fills", "tails", "reach"]
+        r = {n: bench.register(dut, f"{path}/{n}") for n in names}
+        self.active, self.in_memory, self.first_of_row = r["active"], r["in_memory"], r["first_of_row"]
+        self._first, self._align, self._tail, self._shift = r["first"], r["align"], r["tail"], log2(width)
+        beats = r["beats"].as_signed()
+        self._left = Value.cast(((beats + 1) << self._shift) + r["end"])
+        self._flags = (
+            (beats >= -1)
+            & (r["end"] >= 1)
+            & (r["end"] <= width)
+            & (r["fills"] == op.load_pad_inner.any())
+            & (r["tails"] == op.load_pad_outer.any())
+            & (r["reach"] == (op.inner + op.load_pad_inner))
+            & ~(r["in_memory"] & r["tail"])
+        )
+
+    def fits(self, row: MemoryRow, following: Value) -> Value:
+        """Whether it walks this row; `following` is the number of the word behind that of the beat before."""
+        shift = self._shift
+        word = Mux(self.first_of_row, row.first[shift:], following)[: 32 - shift]
+        begins = Mux(self.first_of_row, row.first[:shift], 0)
+        memory = (
+            (self._first == begins)
+            & (((word << shift) + self._left)[:32] == (row.last + 1)[:32])
+            & (self._left > self._first)
+            & (self._left[16:] < 4)
+            & row.holds(self.first_of_row, word, shift)
+        )
+        return self._flags & (self._tail | (self._align == row.first[:shift])) & (~self.in_memory | memory)

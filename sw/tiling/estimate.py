@@ -121,8 +121,9 @@ class Ports:
         for use, n in uses:
             least = use * p.cols.kernel
             steps += n * (share * math.ceil(least / turn) * turn + (1 - share) * least)
-        # What follows is taken a cycle behind the last step.
-        return TIMING.conv_setup + p.rows.span(rows) * p.rows.kernel + channels * beats * steps + 1
+        # What follows is taken a cycle behind the last step, and takes as long to its own first one.
+        finding = p.rows.span(rows) * (p.rows.kernel + TIMING.conv_settle)
+        return TIMING.load_request + TIMING.conv_setup + finding + channels * beats * steps
 
     def store(self, m: int, n: int, t: Blocking) -> float:
         """A part of C; partitions, their inner tiles and rows of outputs decide where in a word it starts."""

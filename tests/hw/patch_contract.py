@@ -24,7 +24,7 @@ class Step:
     address: int | None = None
     writes: list[tuple[int, int, int]] = field(default_factory=list)
     row: int | None = None  # address of an image row of a channel that is checked here
-    patches: bool = False  # the last step of a load_b_conv, behind which a cycle passes
+    patches: bool = False  # the last step of a load_b_conv
 
 
 @dataclass
@@ -69,7 +69,7 @@ def patch_steps(op: dict[str, int], shape: BufferShape, width: int) -> list[Step
     align = (g["memory"] - g["left"]) % width
     steps = [Step() for _ in range(TIMING.conv_setup)]
     for y in range(g["height"]):
-        steps += [Step() for _ in range(g["kernel_h"])]
+        steps += [Step() for _ in range(g["kernel_h"] + TIMING.conv_settle)]
         rows = [divmod(y - i * g["dilation_h"], g["stride_h"]) for i in range(g["kernel_h"])]
         uses = [(i, r) for i, (r, rest) in enumerate(rows) if rest == 0 and 0 <= r < g["out_rows"]]
         read_row = g["top"] <= y < g["top"] + g["rows"]
@@ -110,7 +110,7 @@ def schedule(
         start = max(t + 1, entered)
         if len(timed) >= TIMING.in_flight:
             start = max(start, timed[-TIMING.in_flight].complete + 1)
-        at, x = max(start + 1, passed), 0
+        at, x = max(start + TIMING.load_request - 1, passed), 0
         # Steps of the setup, of which there are none otherwise, are not written.
         w = max(at + 2, wrote + 1 - TIMING.conv_setup * steps[-1].patches)
         asks, writes, requests, stalls = [], [], [], 0
@@ -128,7 +128,7 @@ def schedule(
                 w = x + latency
             asks.append(at)
             writes.append(w)
-        entered, passed, wrote = at + steps[-1].patches, x, w
+        entered, passed, wrote = at + 1, x, w
         timed.append(Timed(start, w + TIMING.load_write, requests, len(steps), stalls, asks, writes))
     return timed
 

@@ -23,19 +23,20 @@ def play(cycles: int, enters: float, leaves: float, seed: int) -> int:
         nonlocal full
         held: deque[int] = deque()
         room = deque([1] * BEHIND)
+        entering: list[int] = []
         for number in range(cycles):
             enter, ready = room.popleft() and r.random() < enters, r.random() < leaves
             ctx.set(queue.enters, enter)
             ctx.set(queue.data, number & 0xFFFF if enter else r.randrange(1 << 16))
             ctx.set(queue.out.ready, ready)
-            # What entered in the cycle before is offered.
+            # What entered before the cycle before is offered.
             assert ctx.get(queue.out.valid) == (len(held) > 0)
             if held:
                 assert ctx.get(queue.out.payload) == held[0]
                 if ready:
                     held.popleft()
-            if enter:
-                held.append(number & 0xFFFF)
+            held.extend(entering)
+            entering = [number & 0xFFFF] * enter
             room.append(ctx.get(queue.room))
             full += not room[-1]
             assert len(held) < STEPS

@@ -159,9 +159,9 @@ def first_fault(
     """The first step whose row is in no window or that leaves the buffer: when it is told, and its cause."""
     for k, step in enumerate(steps):
         if step.row is not None and not (window[0] <= step.row and step.row + size - 1 <= window[1]):
-            return timed.asks[k], Cause.WINDOW
+            return timed.asks[k] + TIMING.load_error, Cause.WINDOW
         if any(column >= shape.columns for column, _, _ in step.writes):
-            return timed.writes[k] + 1, Cause.BUFFER_RANGE
+            return timed.writes[k] + TIMING.load_write - 1, Cause.BUFFER_RANGE
     return None
 
 
@@ -223,9 +223,8 @@ def test_operands_that_are_refused() -> None:
     wrong += [{"load_stride": 36}, {"conv_line": 1}, {"load_pitch": 24}, {"load_pitch": 4 + 4}]
     large = [{"conv_out_rows": 256, "conv_out_cols": 256}, {"outer": 7282}, {"conv_out_rows": 65535}]
     large += [{"conv_kernel_h": 255, "conv_kernel_w": 255, "outer": 65535}]
-    cases = [(small(**change), OPEN, (2, Cause.OPERAND)) for change in wrong]
-    late = 2 + TIMING.conv_setup
-    cases += [(small(**change), OPEN, (late, Cause.OPERAND)) for change in large]
+    fault = 2 + TIMING.load_request - 1 + TIMING.load_error, Cause.OPERAND
+    cases = [(small(**change), OPEN, fault) for change in wrong + large]
     assert provoke(config, cases) == [fault for _, _, fault in cases]
 
 

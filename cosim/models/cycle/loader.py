@@ -69,7 +69,7 @@ class LoaderModel(EngineModel):
         self.always = port.period == 1
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._over = False  # an error of the requests stops them
-        self._entered = 0  # e of the last beat so far; the cycle behind the last step of patches
+        self._free = 0  # the cycle behind e of the last beat so far, or behind the last step of patches
         self._passed = 0  # x of the last beat so far
         self._written = -1  # y of the last beat so far
         # Operations repeat, at other addresses.
@@ -107,8 +107,8 @@ class LoaderModel(EngineModel):
             completions.append(NEVER)
             return
         start = t + TIMING.enqueue
-        if start < self._entered:
-            start = self._entered
+        if start < self._free:
+            start = self._free
         if len(completions) >= IN_FLIGHT and start <= completions[-IN_FLIGHT]:
             start = completions[-IN_FLIGHT] + 1
         starts.append(start)
@@ -116,7 +116,7 @@ class LoaderModel(EngineModel):
         if enter < self._passed:
             enter = self._passed
         if isinstance(plan, Patches):
-            self._issue_patches(plan, start, memory, warp, pc)
+            self._issue_patches(plan, enter, memory, warp, pc)
             return
         for low, high in self.windows:
             if low <= memory and memory + plan.span <= high:
@@ -125,15 +125,14 @@ class LoaderModel(EngineModel):
             beats = plan.beats
             row = row_outside_windows(self.windows, memory, plan.stride, beats.size, beats.rows)
         if plan.wrong or plan.outside is not None or row is not None:
-            self._find_faults(plan, start, enter, row, warp, pc)
+            self._find_faults(plan, enter, row, warp, pc)
             if self.fault is not None and enter + plan.moved > self.fault.cycle:
                 self._over = True
             if self._over:
                 completions.append(NEVER)
                 return
         if self.always:
-            self._passed = enter + plan.moved
-            self._entered = self._passed - 1
+            self._free = self._passed = enter + plan.moved
         else:
             self._pass_port(plan, enter)
         self.busy += plan.moved
@@ -145,19 +144,16 @@ class LoaderModel(EngineModel):
         self._written = written
         self.completions.append(NEVER if self.fault is not None else written + TIMING.load_write)
 
-    def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
-        """Add an operation that forms patches and is taken in cycle `start`."""
-        enter = start + 1 if start >= self._passed else self._passed
+    def _issue_patches(self, plan: Patches, enter: int, memory: int, warp: int, pc: int) -> None:
+        """Add an operation that forms patches, the first step of which happens in cycle `enter`."""
         # Steps of the setup are not written: as if they were, the first of the others is step `conv_setup`.
         outside, written = plan.outside, max(enter + 2, self._written + 1 - TIMING.conv_setup)
         if plan.wrong:
-            self._refuse(start, Cause.OPERAND, warp, pc)
-        elif plan.large:
-            self._refuse(enter + TIMING.conv_setup - 1, Cause.OPERAND, warp, pc)
+            self._refuse(enter, Cause.OPERAND, warp, pc)
         else:
             window = self._step_outside_windows(plan, memory)
             if outside is not None and (window is None or outside < window):
-                self.fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
+                self._fail_write(plan.written(self.port, enter, written, outside), warp, pc)
             if window is not None:
                 self._refuse(plan.reach(self.port, enter, window), Cause.WINDOW, warp, pc)
         if self.fault is not None and enter + plan.steps > self.fault.cycle:
@@ -166,17 +162,21 @@ class LoaderModel(EngineModel):
             self.completions.append(NEVER)
             return
         last, self._passed = plan.finish(self.port, enter)
-        self._entered = last + 1
+        self._free = last + 1
         self.busy += plan.steps
         self.words += plan.words
         self.stall_memory += self._passed - enter - plan.steps
         last = self._passed + self.port.latency if plan.reads else written + plan.steps - 1
         self._complete(last)
 
-    def _refuse(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
-        """An error of the requests: nothing is taken behind it."""
-        self.fail(cycle, cause, warp, pc)
+    def _refuse(self, enter: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error of the beat or step that would enter in a cycle: nothing is taken behind it."""
+        self.fail(enter + TIMING.load_error, cause, warp, pc)
         self._over = True
+
+    def _fail_write(self, written: int, warp: int, pc: int) -> None:
+        """An error of what would be written in a cycle."""
+        self.fail(written + TIMING.load_write - 1, Cause.BUFFER_RANGE, warp, pc)
 
     def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
         """The first step of an operation that finds its row outside the windows."""
@@ -186,12 +186,10 @@ class LoaderModel(EngineModel):
                 return None
         return plan.outside_windows(self.windows, memory)
 
-    def _find_faults(
-        self, plan: LoadPlan, start: int, enter: int, row: int | None, warp: int, pc: int
-    ) -> None:
+    def _find_faults(self, plan: LoadPlan, enter: int, row: int | None, warp: int, pc: int) -> None:
         """The errors of an operation of which `row` is the first row outside the windows."""
         if plan.wrong:
-            self._refuse(start, Cause.OPERAND, warp, pc)
+            self._refuse(enter, Cause.OPERAND, warp, pc)
             return
         at = plan.outside
         if at is not None and (row is None or at < (row, 0)):
@@ -200,13 +198,9 @@ class LoaderModel(EngineModel):
             x = self._reach(plan, enter, *at)
             in_memory = at[0] < plan.beats.rows and at[1] < plan.beats.count(at[0])
             x = self.port.after(x + 1, 1) if in_memory else x + 1
-            self.fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
+            self._fail_write(x + self.port.latency, warp, pc)
         if row is not None:
-            if row == 0:
-                at_cycle = start + TIMING.load_request - 1
-            else:
-                at_cycle = self._reach(plan, enter, row - 1, plan.beats.count(row - 1) + plan.fill - 1) + 1
-            self._refuse(at_cycle, Cause.WINDOW, warp, pc)
+            self._refuse(self._reach(plan, enter, row, 0), Cause.WINDOW, warp, pc)
 
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int
@@ -269,7 +263,7 @@ class LoaderModel(EngineModel):
             x, count = self._pass_rows(plan, enter, last), beats.count(last)
         self._passed = self.port.after(x + 1, count) + plan.after
         if plan.after:
-            self._entered = self._passed - 1
+            self._free = self._passed
         else:
-            self._entered = self.port.after(x + 1, count - 1) if count > 1 else x
+            self._free = (self.port.after(x + 1, count - 1) if count > 1 else x) + 1
         self.stall_memory += self._passed - enter - plan.moved

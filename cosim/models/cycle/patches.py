@@ -64,8 +64,8 @@ class Segment(NamedTuple):
 class Patches:
     """What a `load_b_conv` does, apart from its address (of which only the alignment counts).
 
-    `wrong` operands are refused when it is taken; what is too `large`, in the last setup step. It has
-    `steps` steps, the first one that leaves the buffer is `outside`, and it `reads` from memory or not.
+    `wrong` operands are refused in the first step, among them what is too large. It has `steps` steps, the
+    first one that leaves the buffer is `outside`, and it `reads` from memory or not.
     The rows that it must be permitted to read lie in memory from `low` to `high` behind its address if
     addresses do not wrap (0 and -1 when there are none). Source: docs/machine.md, "Patches (load_b_conv)".
     """
@@ -80,7 +80,6 @@ class Patches:
         "_segments",
         "geometry",
         "high",
-        "large",
         "low",
         "outside",
         "reads",
@@ -95,15 +94,15 @@ class Patches:
         self.steps, self.low, self.high = TIMING.conv_setup, 0, -1
         self.outside: int | None = None
         self.reads = False
+        depth = g.channels * g.kernel_h * g.kernel_w
         self.wrong = (
             0 in (g.channels, g.inner, g.height, g.width, *g[-8:])
             or g.stride % width != 0
             or g.line % width != 0
             or (g.pitch - shape.lanes) % shape.banks != 0
+            or max(g.out_rows * g.out_cols, depth) >> SIZE_BITS > 0
         )
-        depth = g.channels * g.kernel_h * g.kernel_w
-        self.large = max(g.out_rows * g.out_cols, depth) >> SIZE_BITS > 0
-        if self.wrong or self.large:
+        if self.wrong:
             return
         shift = (g.memory - g.left) % width
         self._beats = -(-(shift + g.width) // width)
@@ -121,7 +120,8 @@ class Patches:
         for i in range(g.kernel_h):
             first = i * g.dilation_h
             uses[first : first + (g.out_rows - 1) * g.stride_h + 1 : g.stride_h] += 1
-        ends = np.cumsum(g.kernel_h + uses * (g.channels * beats * g.kernel_w)) + TIMING.conv_setup
+        finding = g.kernel_h + TIMING.conv_settle
+        ends = np.cumsum(finding + uses * (g.channels * beats * g.kernel_w)) + TIMING.conv_setup
         self.steps = int(ends[-1])
         self._rows = np.flatnonzero(uses).tolist()
         #: Of every row: its first step behind those that find the kernel rows, and its steps for one beat.
@@ -197,7 +197,7 @@ class Patches:
     @property
     def fails(self) -> bool:
         """Whether operands or the buffer's end make it fail, whatever else happens."""
-        return self.wrong or self.large or self.outside is not None
+        return self.wrong or self.outside is not None
 
     def outside_windows(self, windows: Sequence[tuple[int, int]], memory: int) -> int | None:
         """The first step that finds its row of a channel in none of the windows (first and last bytes)."""

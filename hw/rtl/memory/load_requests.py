@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import stream
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.rtl.bits import at_most, log2, place, place_bits
+from hw.rtl.bits import at_most, log2, place
 from hw.rtl.interfaces import ErrorReport, ReadRequest, operation, report_of, windows_layout
 from hw.rtl.memory.load_steps import forms_patches, loader_target, operation_layout, step_layout
-from hw.rtl.memory.patch_requests import VARIANT, PatchRequests, patch_requests, wrong_operands
+from hw.rtl.memory.load_walker import LoadWalker
+from hw.rtl.memory.patch_requests import VARIANT, PatchRequests
 from hw.rtl.memory.row_places import RowPlaces
-from hw.rtl.memory.row_walker import RowWalker
+
+#: What a step asks for: whether it is one at all, whether it is the first of a row in memory, whether no word
+#: of its row was requested before.
+_ASKS = ("told", "checks", "starts")
 
 
 class LoadRequests(Component):
-    """The asking half of a loader.
+    """The asking half of a loader: one operation at a time, in a pipeline of three stages.
 
-    **Timing.** Takes an operation in cycle s; its first beat enters the request register in s + 1 at the
-    earliest and is presented one cycle later. One beat per cycle, no bubble between operations. The steps of
-    `load_b_conv` pass through the request register like beats, most of them like fill beats; what follows on
-    it is taken one cycle behind its last step. A beat is told to the writer (`step`) in the cycle in which it
-    enters, a step of `load_b_conv` in the next.
+    A beat, or a step of patches, is walked to, then its row's end is computed, then the row is compared with
+    the windows; from there it enters the request register, and the writer is told of it (`step`). The stages
+    move when what is in the last of them enters, or nothing is there.
+
+    **Timing.** Takes an operation in cycle s, at the earliest in that behind the entry of the last beat
+    before; its first beat enters the request register in s + 4 at the earliest and is presented one cycle
+    later. One beat per cycle. The steps of `load_b_conv` pass through the request register like beats, most
+    of them like fill beats. What is wrong is told (`error`) in the cycle in which its beat would enter, and
+    nothing enters from then on.
     """
 
     def __init__(self, config: MachineConfig, port: str):
@@ -50,161 +58,136 @@ class LoadRequests(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        width, op = self._width, self.operation.payload
-        m.submodules.walker = self._walker = walker = RowWalker(width)
-        # `load_b_conv` has a walker of its own, and that of rows stays at rest; request register, address of
-        # the row and check of windows are shared. Of a loader without it all that it says is 0.
-        self._patches = patches = patch_requests(self._shape, width).create()
+        # The operation that is walked: of its address, what is kept of patches is that of the image row.
+        self._op = op = Signal(self.operation.payload.shape(), name="op")
+        self._begin = begin = Signal(name="begin")  # it was taken in the cycle before
+        self._moves = moves = Signal(name="moves")  # the stages move on
+        m.submodules.walker = self._walker = walker = LoadWalker(self._width)
+        self._of_patches, walked = Const(0, 1), walker.active
         if self._forms:
-            m.submodules.patches = self._patches = patches = PatchRequests(self._shape, width)
-            m.d.comb += patches.operation.eq(op)
-        self._first = first = Signal(32, name="first")  # first byte of the current row
-        self._next_first = next_first = Signal(32, name="next_first")
-        self._go = go = Signal(name="go")  # what is walked may move on
-        # Taking an operation: nothing walks, or the last beat of plain rows just enters.
-        idle, take = Signal(), Signal()
-        new_row, renews = Signal(), Signal()  # `renews`: if there is another row, it is of an operation
-        stride = Signal(32)
+            m.submodules.patches = self._patches = PatchRequests(self._shape, self._width)
+            self._of_patches = op.variant == VARIANT
+            walked = walker.active | self._patches.active
+        # Whether something is in the second and in the last stage, what is in the last enters, anything was
+        # wrong.
+        middle, present, enters, over = (Signal(name=n) for n in ("middle", "present", "enters", "over"))
+        take, idle = Signal(), Signal()
         m.d.comb += [
-            walker.advance.eq(go),
-            patches.go.eq(go),
-            patches.first.eq(first),
-            patches.stride.eq(stride),
-            patches.next_first.eq(next_first),
-            next_first.eq(patches.base + patches.gap if self._forms else first + stride),
-            new_row.eq(go & ((walker.new_row & walker.more_rows) | patches.new_row)),
-            renews.eq(~patches.active & (~walker.active | walker.last)),
-            idle.eq(~patches.active & (~walker.active | (go & walker.last))),
-            take.eq(self.operation.valid & idle & self.room & ~self.stop),
+            idle.eq(~(begin | walked | middle | present)),
+            take.eq(self.operation.valid & idle & self.room & ~self.stop & ~over),
             self.operation.ready.eq(take),
+            moves.eq(~present | enters),
         ]
-        # What it needs is loaded whenever one could be taken: nothing waits for whether it is.
-        with m.If(idle | new_row):
-            m.d.sync += first.eq(Mux(renews, op.memory, next_first))
+        m.d.sync += begin.eq(take)
         with m.If(idle):
-            m.d.sync += stride.eq(op.load_stride)
-        refused = self._begin(m, take)
-        fails = self._check(m, idle, take & refused)
-        self._request(m, fails)
-        self._tell(m, idle)
+            m.d.sync += op.eq(self.operation.payload)
+        with m.If(moves):
+            m.d.sync += [middle.eq(walked), present.eq(middle)]
+        self._tell_operation(m)
+        step = self._step(m)
+        inside, word = self._row(m)
+        wrong, fails, report = self._wrong(m), Signal(), self.error_report
+        m.d.comb += [
+            fails.eq(wrong | (step.checks & ~inside)),
+            self.error.eq(enters & fails),
+            *report_of(report, Mux(wrong, isa.Cause.OPERAND, isa.Cause.WINDOW), op),
+            self.step.valid.eq(enters & step.told),
+            *[self.step.payload[name].eq(step[name]) for name, _ in self.step.payload.shape()],
+        ]
+        with m.If(self.error):
+            m.d.sync += over.eq(1)
+        self._request(m, present & ~over, enters, fails, step, word)
         return m
 
-    def _begin(self, m: Module, take: Value) -> Value:
-        """Begin what is taken, unless it is refused; tell the writer. Returns whether it would be refused."""
-        op, walker, patches, shape = self.operation.payload, self._walker, self._patches, self._shape
-        shift, columns, banks = log2(self._width), self._shape.columns, log2(self._shape.banks)
-        of_patches, refused, begins = Signal(), Signal(), Signal()
-        empty = (op.outer == 0) | (op.inner == 0)
-        conflict = (
-            op.variant[0]
-            & ~at_most(op.inner + op.load_pad_inner, shape.lanes)
-            & (op.load_pitch[:banks] != shape.lanes % shape.banks)
-        )
-        wrong = wrong_operands(op, shape, self._width) if self._forms else 0
+    def _tell_operation(self, m: Module) -> None:
+        """Tell the writer of what was taken; if it is refused, that stops before it does anything."""
+        op, shape, t = self._op, self._shape, self.taken.payload
+        columns, banks = shape.columns, log2(shape.banks)
         reach = place(op.load_pitch, columns)
-        t, rows = self.taken.payload, walker.rows
-        m.d.comb += [
-            of_patches.eq(self._forms & (op.variant == VARIANT)),
-            refused.eq(empty | Mux(of_patches, wrong, conflict)),
-            begins.eq(take & ~refused),
-            walker.start.eq(begins & ~of_patches),
-            patches.start.eq(begins & of_patches),
-            rows.low.eq(op.memory[:shift]),
-            rows.step.eq(op.load_stride[:shift]),
-            rows.outer.eq(op.outer),
-            rows.inner.eq(op.inner),
-            rows.pad_outer.eq(op.load_pad_outer),
-            rows.pad_inner.eq(op.load_pad_inner),
-            # One that is refused stops everything before the writer does anything.
-            self.taken.valid.eq(take),
+        # Both halves need the pitch in the cycle behind.
+        m.d.sync += [
+            self.taken.valid.eq(self._begin),
             t.pitch.eq(Cat(op.load_pitch[:banks], Mux(reach[-1], columns >> banks, reach[banks:]))),
+        ]
+        m.d.comb += [
             t.fill.eq(op.load_fill),
             t.lanes_first.eq(op.variant != 0),
             t.warp.eq(op.warp),
             t.pc.eq(op.pc),
         ]
         if self._forms:
-            m.d.comb += t.stride.eq(Mux(of_patches, op.conv_stride_w, 1))
-        return refused
+            m.d.comb += t.stride.eq(Mux(self._of_patches, op.conv_stride_w, 1))
 
-    def _check(self, m: Module, idle: Value, bad: Value) -> Value:
-        """Whether a row begins in no window, or patches are too large; reports this, or what is `bad`."""
-        op, walker, patches, first = self.operation.payload, self._walker, self._patches, self._first
-        who, span = Signal(ErrorReport), Signal(isa.SIZE_BITS)  # span: inner - 1
-        with m.If(idle):
-            m.d.sync += [span.eq(op.inner - 1), who.warp.eq(op.warp), who.pc.eq(op.pc)]
-        last, inside, outside, fails = Signal(33), Signal(), Signal(), Signal()
-        within = [(first >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
-        m.d.comb += [
-            last.eq(first + span),
-            inside.eq(Cat(within).any() & ~last[32]),
-            patches.inside.eq(inside),
-            patches.span.eq(span),
-            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside),
-            fails.eq(outside | patches.outside | patches.wrong),
-            self.error.eq(bad | fails),
+    def _wrong(self, m: Module) -> Signal:
+        """Whether the operation is refused, in time for its first beat."""
+        op, shape = self._op, self._shape
+        reach, empty, conflict, wrong = Signal(isa.SIZE_BITS + 1), Signal(), Signal(), Signal(name="wrong")
+        pitch = op.load_pitch[: log2(shape.banks)] != shape.lanes % shape.banks
+        m.d.comb += conflict.eq(op.variant[0] & ~at_most(reach, shape.lanes) & pitch)
+        m.d.sync += [
+            reach.eq(op.inner + op.load_pad_inner),
+            empty.eq((op.outer == 0) | (op.inner == 0)),
+            wrong.eq(empty | conflict),
         ]
-        report = self.error_report
-        with m.If(fails):
-            cause = Mux(patches.wrong, isa.Cause.OPERAND, isa.Cause.WINDOW)
-            m.d.comb += report_of(report, cause, who)
-        with m.Else():
-            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
-        return fails
+        if self._forms:
+            m.d.sync += wrong.eq(empty | Mux(self._of_patches, self._patches.wrong, conflict))
+        return wrong
 
-    def _request(self, m: Module, fails: Value) -> None:
-        """The request register: beats and steps enter, and leave where they ask nothing or memory accepts.
-
-        A row that fails moves on too, but is not requested: everything stops in the next cycle. What moves on
-        behind a stop does not matter, for nothing is requested.
-        """
-        walker, patches, shift = self._walker, self._patches, log2(self._width)
-        valid, is_fill, address = Signal(), Signal(), Signal(32 - shift)
-        free, enter, reads, starts = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += [
-            self.request.valid.eq(valid & ~is_fill),
-            self.request.payload.eq(address << shift),
-            free.eq(~valid | is_fill | self.request.ready),
-            self._go.eq(free & self.step_room),
-            self.busy.eq(valid & (is_fill | self.request.ready)),
-            self.stall_memory.eq(valid & ~is_fill & ~self.request.ready),
-            enter.eq(self._go & (walker.active | patches.active)),
-            reads.eq(Mux(patches.active, patches.reads, walker.in_memory)),
-            starts.eq(Mux(patches.active, patches.first_read, walker.first_of_row)),
-        ]
-        with m.If(free):
-            m.d.sync += [valid.eq(enter & ~fails & ~self.stop), is_fill.eq(~reads)]
-        with m.If(enter & reads):
-            m.d.sync += address.eq(Mux(starts, self._first[shift:], address + 1))
-
-    def _tell(self, m: Module, idle: Value) -> None:
-        """What the writer does with each beat, and with each step of patches."""
-        op, walker, patches, shape = self.operation.payload, self._walker, self._patches, self._shape
-        column = place_bits(shape.columns)
-        target, pitch, lanes_first = Signal(column), Signal(column), Signal()
-        new_target = place(op.target, shape.columns)
-        with m.If(idle):
+    def _row(self, m: Module) -> tuple[Signal, Signal]:
+        """Whether the row in the last stage lies in a window, and the number of its first word."""
+        op, walker, shift = self._op, self._walker, log2(self._width)
+        first = Signal(32, name="first")  # of the row that is walked
+        loads, follows = self._begin, walker.new_row
+        if self._forms:
+            patches = self._patches
+            loads, follows = loads | patches.deciding, follows | patches.deciding | patches.end_of_row
+            with m.If(self._moves & patches.leaves_line):
+                m.d.sync += op.memory.eq(op.memory + op.conv_line)
+        with m.If(self._begin | (self._moves & follows)):
+            m.d.sync += first.eq(Mux(loads, op.memory, first + op.load_stride))
+        span = Signal(isa.SIZE_BITS)
+        row, last = Signal(32, name="row"), Signal(33, name="row_last")
+        inside, word = Signal(name="inside"), Signal(32 - shift, name="word")
+        within = [(row >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
+        m.d.comb += span.eq(op.inner - 1)
+        with m.If(self._moves):
             m.d.sync += [
-                target.eq(new_target),
-                pitch.eq(self.taken.payload.pitch),
-                lanes_first.eq(self.taken.payload.lanes_first),
+                row.eq(first),
+                last.eq(first + span),
+                inside.eq(Cat(within).any() & ~last[32]),
+                word.eq(row[shift:]),
             ]
+        return inside, word
+
+    def _step(self, m: Module) -> Value:
+        """The step in the last stage: what it asks for, and what the writer does with it."""
+        op, walker, shape = self._op, self._walker, self._shape
+        lanes_first, of_patches = self.taken.payload.lanes_first, self._of_patches
         m.submodules.places = places = RowPlaces(shape, self._width)
+        target = place(op.target, shape.columns)
         m.d.comb += [
-            places.renews.eq(idle),
-            places.target.eq(new_target),
+            walker.begin.eq(self._begin & ~of_patches),
+            walker.advance.eq(self._moves),
+            walker.rows.low.eq(op.memory[: log2(self._width)]),
+            walker.rows.step.eq(op.load_stride[: log2(self._width)]),
+            walker.rows.outer.eq(op.outer),
+            walker.rows.inner.eq(op.inner),
+            walker.rows.pad_outer.eq(op.load_pad_outer),
+            walker.rows.pad_inner.eq(op.load_pad_inner),
+            places.begin.eq(self._begin),
+            places.target.eq(target),
             places.align.eq(walker.rows.low),
-            places.new_lanes_first.eq(self.taken.payload.lanes_first),
-            places.pitch.eq(pitch),
+            places.pitch.eq(self.taken.payload.pitch),
             places.lanes_first.eq(lanes_first),
-            places.advance.eq(walker.active & self._go),
+            places.advance.eq(self._moves),
             places.end.eq(walker.end),
             places.new_row.eq(walker.new_row),
             places.next_align.eq(walker.next_align),
-            patches.target.eq(target),
-            patches.pitch.eq(pitch),
         ]
-        beat = {
+        walked = {
+            "told": walker.active,
+            "checks": walker.first_of_row & walker.in_memory,
+            "starts": walker.first_of_row,
             "last": walker.last,
             "reads": walker.in_memory,
             "write_from": walker.first,
@@ -213,11 +196,58 @@ class LoadRequests(Component):
             "block": places.block,
             "lane": places.lane,
         }
-        if self._forms:
-            beat |= {"fresh": Const(1), "skip": Const(0), "read_from": Const(0)}
-            beat |= {"read_to": Mux(walker.in_memory, self._width, 0), "used_to": Const(self._width)}
-        step = self.step.payload
-        for name, value in beat.items():
-            of_patches: Value = getattr(patches.place, name) if name != "lane" else value
-            m.d.comb += step[name].eq(Mux(patches.placed, of_patches, value))
-        m.d.comb += self.step.valid.eq((walker.active & self._go) | patches.placed)
+        layout = data.StructLayout({name: Value.cast(value).shape() for name, value in walked.items()})
+        middle_step, last_step = Signal(layout), Signal(layout)
+        with m.If(self._moves):
+            m.d.sync += [
+                last_step.eq(middle_step),
+                *[middle_step[n].eq(value) for n, value in walked.items()],
+            ]
+        if not self._forms:
+            return last_step
+        patches = self._patches
+        m.d.comb += [
+            patches.begin.eq(self._begin & of_patches),
+            patches.operation.eq(op),
+            patches.target.eq(target),
+            patches.pitch.eq(self.taken.payload.pitch),
+            patches.advance.eq(self._moves),
+        ]
+        return self._chosen(m, last_step)
+
+    def _chosen(self, m: Module, row: Value) -> Value:
+        """The step of a row, or of patches."""
+        shape = self.step.payload.shape()
+        step = Signal(data.StructLayout(dict.fromkeys(_ASKS, 1) | dict(shape.members)), name="step_chosen")
+        of_rows: dict[str, Value] = {name: row[name] for name in row.shape().members}
+        of_rows |= {"fresh": Const(1), "skip": Const(0), "read_from": Const(0), "used_to": Const(self._width)}
+        of_rows["read_to"] = Mux(row.reads, self._width, 0)
+        for name in step.shape().members:
+            of_row = of_rows[name]
+            of_patches = self._patches.place[name] if name != "lane" else of_row
+            m.d.comb += step[name].eq(Mux(self._of_patches, of_patches, of_row))
+        return step
+
+    def _request(
+        self, m: Module, present: Value, enters: Signal, fails: Value, step: Value, word: Value
+    ) -> None:
+        """The request register: beats and steps enter, and leave where they ask nothing or memory accepts.
+
+        What fails enters too, but is not requested. What is there behind a stop does not matter, for nothing
+        is requested.
+        """
+        shift = log2(self._width)
+        valid, is_fill, address = Signal(), Signal(), Signal(32 - shift)
+        free = Signal()
+        m.d.comb += [
+            self.request.valid.eq(valid & ~is_fill),
+            self.request.payload.eq(address << shift),
+            free.eq(~valid | is_fill | self.request.ready),
+            enters.eq(present & free & self.step_room),
+            self.busy.eq(valid & (is_fill | self.request.ready)),
+            self.stall_memory.eq(valid & ~is_fill & ~self.request.ready),
+        ]
+        with m.If(free):
+            m.d.sync += [valid.eq(enters & ~fails & ~self.stop), is_fill.eq(~step.reads)]
+        with m.If(enters & step.reads):
+            m.d.sync += address.eq(Mux(step.starts, word, address + 1))

@@ -87,12 +87,9 @@ def step_layout(config: MachineConfig, port: str) -> data.StructLayout:
 
 
 class StepQueue(Component):
-    """Steps that the requests have made, in order, for the writer: a block RAM and a register behind it.
+    """Steps that the requests have made, in order, for the writer: a block RAM.
 
-    What enters goes to the register where nothing is before it, else to the memory. This shows it two cycles
-    later, so the latest one is kept in a register of its own.
-
-    **Timing.** What `enters` in cycle t is offered from t + 1 on. `room` is 0 while few places are left, so
+    **Timing.** What `enters` in cycle t is offered from t + 2 on. `room` is 0 while few places are left, so
     that it may be asked up to three cycles before.
     """
 
@@ -108,31 +105,23 @@ class StepQueue(Component):
             shape=self._width, depth=STEPS, init=[], attrs=NO_COLLISIONS
         )
         writer, reader = storage.write_port(), storage.read_port()
-        front, following, end = (Signal(range(STEPS), name=n) for n in ("front", "following", "end"))
-        filled = Signal(range(STEPS))
-        latest, late = Signal(self._width, reset_less=True), Signal()  # `late`: the front is `latest`
-        stored, moves, keeps = Signal(), Signal(), Signal()
+        # `behind` follows `front`, so that whether something leaves, which is known late, chooses only.
+        front, behind = Signal(range(STEPS)), Signal(range(STEPS), init=1)
+        leaves, filled = Signal(), Signal(range(STEPS))
         m.d.comb += [
-            moves.eq(~self.out.valid | self.out.ready),
-            keeps.eq(self.enters & (stored | ~moves)),
+            leaves.eq(self.out.valid & self.out.ready),
             writer.en.eq(1),  # what does not stay is written over
             writer.data.eq(self.data),
-            end.eq(writer.addr + keeps),
-            following.eq(front + (stored & moves)),
-            reader.addr.eq(following),
+            reader.addr.eq(Mux(leaves, behind, front)),
             filled.eq(writer.addr - front),
+            self.out.payload.eq(reader.data),
         ]
         m.d.sync += [
-            writer.addr.eq(end),
-            front.eq(following),
-            stored.eq(end != following),
-            latest.eq(self.data),
-            late.eq(keeps & (writer.addr == following)),
+            writer.addr.eq(writer.addr + self.enters),
+            front.eq(reader.addr),
+            self.out.valid.eq(Mux(leaves, behind != writer.addr, front != writer.addr)),
             self.room.eq(~filled[3:].all()),
         ]
-        with m.If(moves):
-            m.d.sync += [
-                self.out.valid.eq(stored | self.enters),
-                self.out.payload.eq(Mux(stored, Mux(late, latest, reader.data), self.data)),
-            ]
+        with m.If(leaves):
+            m.d.sync += behind.eq(behind + 1)
         return m

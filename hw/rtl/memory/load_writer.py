@@ -25,11 +25,11 @@ from hw.rtl.memory.strided_bytes import StridedBytes
 class LoadWriter(Component):
     """The answering half of a loader: places bytes into the banks.
 
-    Two pipeline stages: the bytes of a step are kept, with where they go; they are rotated, and each bank's
-    address is found.
+    Three pipeline stages: a step and its answer arrive; the bytes are kept, with where they go; they are
+    rotated, and each bank's address is found.
 
-    **Timing.** An answer in cycle y is written in y + 2, readable in y + 3; if it was the operation's last
-    beat, `complete` is 1 in y + 3. Steps that await no answer follow their predecessor in the next cycle. An
+    **Timing.** An answer in cycle y is written in y + 3, readable in y + 4; if it was the operation's last
+    beat, `complete` is 1 in y + 4. Steps that await no answer follow their predecessor in the next cycle. An
     operation must be offered no later than its first step.
     """
 
@@ -55,27 +55,20 @@ class LoadWriter(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        step, source = self.step.payload, self.response.payload
         d, held = Signal(self._operation), Signal()
         moves, ends = Signal(), Signal()
-        m.d.comb += [
-            moves.eq(self.step.valid & (~step.reads | self.response.valid)),
-            ends.eq(moves & step.last),
-            self.step.ready.eq(moves),
-            # Answers behind a stop are taken and dropped.
-            self.response.ready.eq(self.stop | (self.step.valid & step.reads)),
-            self.operation.ready.eq(~held | ends),
-        ]
+        arrived = self._arrive(m, moves)
+        m.d.comb += [ends.eq(moves & arrived.last), self.operation.ready.eq(~held | ends)]
         with m.If(self.operation.ready):
             m.d.sync += [d.eq(self.operation.payload), held.eq(self.operation.valid)]
 
-        word, mask = self._patch_bytes(m, d, moves) if self._patches else self._row_bytes(d)
-        kept = self._keep(m, d, moves, word, mask)
+        word, mask = self._patch_bytes(m, d, arrived, moves) if self._patches else self._row_bytes(d, arrived)
+        kept = self._keep(m, d, arrived, moves, word, mask)
         valid, last, failed = Signal(), Signal(), Signal()
         m.d.sync += [
             valid.eq(moves),
             last.eq(ends),
-            failed.eq(moves & step.reads & source.error),
+            failed.eq(moves & arrived.reads & arrived.error),
         ]
         wrong, bad = Signal(), Signal()
         fine = valid & ~wrong & ~bad & ~failed & ~self.stop
@@ -86,32 +79,56 @@ class LoadWriter(Component):
         self._report(m, kept, fine & last, wrong, failed)
         return m
 
-    def _row_bytes(self, d: Value) -> tuple[Value, Value]:
-        """The bytes of a beat, and which of them are written."""
-        step = self.step.payload
-        word = Mux(step.reads, self.response.payload.data, d.fill.replicate(self._width))
-        return word, range_mask(step.write_from, step.write_to, self._width)
-
-    def _patch_bytes(self, m: Module, d: Value, moves: Value) -> tuple[Value, Value]:
-        """The same where a beat may have several steps, and every stride-th of its bytes is written."""
+    def _arrive(self, m: Module, moves: Signal) -> Signal:
+        """The first stage: a step, and the word that it awaits; what the step's ranges of bytes mean."""
         width, step, source = self._width, self.step.payload, self.response.payload
+        values = {
+            "data": source.data,
+            "error": source.error,
+            "mask": range_mask(step.write_from, step.write_to, width),
+            **{name: step[name] for name in ("last", "reads", "start", "block", "lane")},
+        }
+        if self._patches:
+            values |= {
+                "from_memory": range_mask(step.read_from, step.read_to, width),
+                "pixels": ~from_mask(step.used_to, width),
+                **{name: step[name] for name in ("fresh", "skip")},
+            }
+        shapes = {name: Value.cast(value).shape() for name, value in values.items()}
+        arrived = Signal(data.StructLayout(shapes), reset_less=True)
+        comes = Signal()
+        m.d.comb += [
+            comes.eq(self.step.valid & (~step.reads | self.response.valid)),
+            self.step.ready.eq(comes),
+            # Answers behind a stop are taken and dropped.
+            self.response.ready.eq(self.stop | (self.step.valid & step.reads)),
+        ]
+        m.d.sync += [moves.eq(comes), *[arrived[name].eq(value) for name, value in values.items()]]
+        return arrived
+
+    def _row_bytes(self, d: Value, arrived: Value) -> tuple[Value, Value]:
+        """The bytes of a beat, and which of them are written."""
+        return Mux(arrived.reads, arrived.data, d.fill.replicate(self._width)), arrived.mask
+
+    def _patch_bytes(self, m: Module, d: Value, arrived: Value, moves: Value) -> tuple[Value, Value]:
+        """The same where a beat may have several steps, and every stride-th of its bytes is written."""
+        width = self._width
         m.submodules.strided = strided = StridedBytes(width)
         before, filled = Signal(8 * width), Signal(8 * width)  # bytes of the step before; of a fresh beat
-        from_memory = Signal(width)
+        answered = [arrived.data.word_select(i, 8) for i in range(width)]
         m.d.comb += [
-            from_memory.eq(range_mask(step.read_from, step.read_to, width)),
-            filled.eq(Cat(Mux(from_memory[i], source.data.word_select(i, 8), d.fill) for i in range(width))),
-            strided.data.eq(Mux(step.fresh, filled, before)),
-            strided.valid.eq(~from_mask(step.used_to, width)),
-            strided.skip.eq(step.skip),
+            filled.eq(Cat(Mux(arrived.from_memory[i], answered[i], d.fill) for i in range(width))),
+            strided.data.eq(Mux(arrived.fresh, filled, before)),
+            strided.valid.eq(arrived.pixels),
+            strided.skip.eq(arrived.skip),
             strided.stride.eq(d.stride),
         ]
         with m.If(moves):
             m.d.sync += before.eq(strided.data)
-        return strided.chosen, strided.chosen_valid & range_mask(step.write_from, step.write_to, width)
+        return strided.chosen, strided.chosen_valid & arrived.mask
 
     def _kept_layout(self) -> data.StructLayout:
-        """The first stage: bytes, which of them are written, and where they go.
+        """The second stage: bytes, which of them are written, and where they go.
 
         `highs` are the rows of banks in which the blocks begin that a beat can touch, `beyond` says which
         of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`.
@@ -134,9 +151,9 @@ class LoadWriter(Component):
             }
         )
 
-    def _keep(self, m: Module, d: Value, moves: Value, word: Value, mask: Value) -> Signal:
-        """The first stage: what `_kept_layout` has of the step that `moves`."""
-        width, shape, step = self._width, self._shape, self.step.payload
+    def _keep(self, m: Module, d: Value, step: Value, moves: Value, word: Value, mask: Value) -> Signal:
+        """The second stage: what `_kept_layout` has of the step that `moves`."""
+        width, shape = self._width, self._shape
         of_lane, of_bank, columns = log2(shape.lanes), log2(shape.banks), log2(shape.columns)
         by_lanes = d.lanes_first if of_lane else Const(0, 1)
         pitch = Mux(by_lanes, d.pitch, shape.banks)
@@ -177,7 +194,7 @@ class LoadWriter(Component):
         return Cat(kept.mask[j] & Array(kept.beyond)[kept.picks[j]] for j in range(self._width)).any()
 
     def _write(self, m: Module, kept: Signal, valid: Value, fine: Value) -> None:
-        """The second stage: the bytes by bank, each bank's address, and whether it is written."""
+        """The third stage: the bytes by bank, each bank's address, and whether it is written."""
         width, shape = self._width, self._shape
         of_lane, pad = log2(shape.lanes), shape.banks - width
         rotated = rotate_left(m, Cat(kept.bytes, Const(0, 8 * pad)), kept.rotation)
@@ -197,7 +214,7 @@ class LoadWriter(Component):
             m.d.sync += [self.write.data.eq(rotated), self.write.address.eq(Cat(addresses))]
 
     def _report(self, m: Module, kept: Signal, done: Value, wrong: Value, failed: Value) -> None:
-        """Completion two cycles behind the second stage, errors in it."""
+        """Completion two cycles behind what is kept, errors in its cycle."""
         ends, warps = Signal(2), [Signal(WARP_BITS, name=f"warp{i}") for i in range(2)]
         report = self.error_report
         m.d.sync += [ends.eq(Cat(done, ends[0])), warps[0].eq(kept.warp), warps[1].eq(warps[0])]

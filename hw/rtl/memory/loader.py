@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.rtl.interfaces import EngineControl, ReadPort, windows_layout
+from hw.rtl.interfaces import EngineControl, ErrorReport, ReadPort, windows_layout
 from hw.rtl.memory.buffer import BankedWrite
 from hw.rtl.memory.load_requests import LoadRequests
 from hw.rtl.memory.load_steps import StepQueue, loader_target, operation_layout, step_layout
@@ -46,11 +46,12 @@ class TakenOperations(Component):
             self.out.payload.eq(reader.data),
             leaves.eq(self.out.valid & self.out.ready),
         ]
-        m.d.sync += [
-            writer.addr.eq(writer.addr + self.enters),
-            reader.addr.eq(reader.addr + leaves),
-            level.eq(level + self.enters - leaves),
-        ]
+        with m.If(self.enters):
+            m.d.sync += writer.addr.eq(writer.addr + 1)
+        with m.If(leaves):
+            m.d.sync += reader.addr.eq(reader.addr + 1)
+        with m.If(self.enters ^ leaves):
+            m.d.sync += level.eq(Mux(leaves, level - 1, level + 1))
         return m
 
 
@@ -90,10 +91,18 @@ class Loader(Component):
 
         in_flight = Signal(range(limit + 1))
         m.d.sync += in_flight.eq(in_flight + taken.enters - writer.complete)
-        outstanding = Signal(16)
-        asked = self.memory.request.valid & self.memory.request.ready
-        answered = self.memory.response.valid & self.memory.response.ready
-        m.d.sync += outstanding.eq(outstanding + asked - answered)
+        failed, report = Signal(), Signal(ErrorReport)
+        m.d.sync += [
+            failed.eq(writer.error | requests.error),
+            report.eq(Mux(writer.error, writer.error_report, requests.error_report)),
+        ]
+        outstanding, asked, answered = Signal(16), Signal(), Signal()
+        m.d.comb += [
+            asked.eq(self.memory.request.valid & self.memory.request.ready),
+            answered.eq(self.memory.response.valid & self.memory.response.ready),
+        ]
+        with m.If(asked ^ answered):
+            m.d.sync += outstanding.eq(outstanding + Mux(answered, -1, 1))
         m.d.comb += [
             requests.room.eq(in_flight != limit),
             requests.windows.eq(self.windows),
@@ -106,8 +115,8 @@ class Loader(Component):
             steps.data.eq(requests.step.payload),
             control.complete.eq(writer.complete),
             control.complete_warp.eq(writer.complete_warp),
-            control.error.eq((writer.error | requests.error) & ~control.stop),
-            control.error_report.eq(Mux(writer.error, writer.error_report, requests.error_report)),
+            control.error.eq(failed & ~control.stop),
+            control.error_report.eq(report),
             control.quiet.eq((outstanding == 0) & ~self.memory.request.valid),
             control.busy.eq(requests.busy),
             control.stall_memory.eq(requests.stall_memory),

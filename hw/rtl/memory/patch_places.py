@@ -20,11 +20,19 @@ PLACE_BITS = isa.SIZE_BITS + 2
 COLUMN_BITS = isa.SIZE_BITS + 2
 
 
+#: Of the place of a step, flags and numbers of bytes of the beat.
+_FLAGS = ("told", "checks", "starts", "last", "fresh", "reads")
+_NUMBERS = ("read_from", "read_to", "used_to", "skip", "write_from", "write_to")
+
+
 def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
-    """Where the bytes of a step go, as `hw.rtl.memory.load_steps.step_layout` has it."""
+    """Where the bytes of a step go, as `hw.rtl.memory.load_steps.step_layout` has it, and what it asks for.
+
+    `told` says that the writer is told of it, `checks` that it is the first of a row in memory, `starts` that
+    no word of the row was requested before.
+    """
     count = log2(width) + 1
-    numbers = dict.fromkeys(("read_from", "read_to", "used_to", "skip", "write_from", "write_to"), count)
-    flags = dict.fromkeys(("last", "fresh", "reads"), 1)
+    numbers, flags = dict.fromkeys(_NUMBERS, count), dict.fromkeys(_FLAGS, 1)
     places = {"start": max(1, log2(shape.lanes)), "block": block_bits(shape, width)}
     return data.StructLayout(flags | numbers | places)
 
@@ -32,9 +40,9 @@ def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
 class PatchPlaces(Component):
     """Tells where the pixels of each step of a `load_b_conv` go.
 
-    **Timing.** The cycle behind a step that `walker` ends, which takes `advance`, `valid` is 1 and `place` is
-    of this step: where its first byte lies in the tile is kept in registers, behind which a multiplier finds
-    its column. `shape`, `align`, `target` and `pitch` must hold. Steps of the setup are left out.
+    **Timing.** Two steps behind `walker`, with which it takes `advance`: where the first byte of a step lies
+    in the tile is kept in registers, behind which a multiplier finds its column; `place` follows from its
+    product. `shape`, `align`, `target` and `pitch` must hold.
     """
 
     def __init__(self, shape: BufferShape, width: int, walker: PatchWalker):
@@ -46,7 +54,6 @@ class PatchPlaces(Component):
                 "align": In(log2(width)),
                 "target": In(place_bits(shape.columns)),
                 "pitch": In(place_bits(shape.columns)),
-                "valid": Out(1),
                 "place": Out(place_layout(shape, width)),
             }
         )
@@ -54,17 +61,23 @@ class PatchPlaces(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width, walker = self._width, self._walker
-        where, shift = self.place, log2(width)
-        m.d.sync += self.valid.eq(self.advance & (walker.scanning | walker.placing))
+        shift = log2(width)
+        where = self._where = Signal(place_layout(self._shape, width), name="where")
         column, skip = self._columns(m, walker)
         left = Signal(signed(COLUMN_BITS + 1))
+        first_read, reads = Signal(init=1), Signal()  # up to the first request of a row; a request
+        m.d.comb += reads.eq(walker.first_of_beat & walker.reads)
         m.d.comb += left.eq(self.shape.out_cols - column)
         placed = self._place(m, self._output_row(m, walker) + column, self._depth(m, walker))
         with m.If(self.advance):
             m.d.sync += [
+                where.told.eq(walker.active & ~walker.preparing),
+                where.checks.eq(walker.first_of_row & walker.line_in_memory),
+                where.starts.eq(first_read),
+                first_read.eq(~walker.placing | walker.end_of_row | (first_read & ~reads)),
                 where.last.eq(walker.last),
                 where.fresh.eq(walker.first_of_beat),
-                where.reads.eq(walker.first_of_beat & walker.reads),
+                where.reads.eq(reads),
                 *self._bytes(walker),
                 *placed,
                 where.skip.eq(Mux(skip[shift:].any(), width, skip)),
@@ -73,14 +86,14 @@ class PatchPlaces(Component):
                     Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)
                 ),
                 where.write_to.eq(
-                    Mux(left[-1] | walker.scanning, 0, Mux(left[shift:-1].any(), width, left[:shift]))
+                    Mux(left[-1] | ~walker.placing, 0, Mux(left[shift:-1].any(), width, left[:shift]))
                 ),
             ]
         return m
 
     def _bytes(self, walker: PatchWalker) -> list[Any]:
         """Which bytes of the beat are in memory, which are pixels at all."""
-        width, where = self._width, self.place
+        width, where = self._width, self._where
         shift = log2(width)
         last_read, last_used = walker.last_read[:shift] + 1, walker.last_used[:shift] + 1
         return [
@@ -132,7 +145,7 @@ class PatchPlaces(Component):
             with m.If(walker.end_of_beat):
                 m.d.sync += [column.eq(following), skip.eq(following_skip)]
                 m.d.sync += [beat_column.eq(following), beat_skip.eq(following_skip)]
-            with m.If(walker.end_of_row | walker.scanning):
+            with m.If(walker.end_of_row | ~walker.placing):
                 m.d.sync += [column.eq(-by["align"].quotient), skip.eq(by["align"].remainder)]
                 m.d.sync += [beat_column.eq(-by["align"].quotient), beat_skip.eq(by["align"].remainder)]
         return column, skip
@@ -144,26 +157,26 @@ class PatchPlaces(Component):
         """
         out_cols = self.shape.out_cols
         # Output rows, as positions of their first element: dilation_h div stride_h, that of y, that of the
-        # scan step, of the first kernel row found, of the present one, and the distance of two. `turn` and a
-        # row more is `turns`.
-        turn, turns, line, scan, first, now, apart = (
+        # scan step and of the one before, of the first kernel row found, of the present one, and the distance
+        # of two. `turn` and a row more is `turns`.
+        turn, turns, line, scan, before, first, now, apart = (
             Signal(PLACE_BITS, name=f"place_{n}")
-            for n in ("turn", "turns", "line", "scan", "first", "now", "apart")
+            for n in ("turn", "turns", "line", "scan", "before", "first", "now", "apart")
         )
         following = line + Mux(walker.next_output_row, out_cols, 0)
         with m.If(self.advance):
             with m.If(walker.dividing):
                 # The product with the quotient while the quotient is made.
-                before = Mux(walker.number == 0, 0, turn << 1)
-                m.d.sync += turn.eq(before + Mux(walker.quotient_bit, out_cols, 0))
+                higher = Mux(walker.number == 0, 0, turn << 1)
+                m.d.sync += turn.eq(higher + Mux(walker.quotient_bit, out_cols, 0))
             with m.If(walker.preparing):
                 m.d.sync += [turns.eq(turn + out_cols), line.eq(0), scan.eq(0)]
             with m.If(walker.scanning):
-                m.d.sync += scan.eq(scan - Mux(walker.borrow, turns, turn))
-                with m.If(walker.found & (walker.uses == 0)):
-                    m.d.sync += [first.eq(scan), now.eq(scan)]
-                with m.If(walker.found & (walker.uses == 1)):
-                    m.d.sync += apart.eq(first - scan)
+                m.d.sync += [scan.eq(scan - Mux(walker.borrow, turns, turn)), before.eq(scan)]
+            with m.If(walker.found & ~walker.used):
+                m.d.sync += [first.eq(before), now.eq(before)]
+            with m.If(walker.found & walker.used & ~walker.twice):
+                m.d.sync += apart.eq(first - before)
             with m.If(walker.end_of_columns):
                 m.d.sync += now.eq(now - apart)
             with m.If(walker.end_of_beat):
@@ -178,23 +191,22 @@ class PatchPlaces(Component):
         Beyond the buffer it is only known as such (`hw.rtl.bits.place`).
         """
         columns = self._shape.columns
-        # Depth steps of a channel: of the scan step, of the first kernel row found, of the present one, the
-        # distance of two; all of a channel.
-        scan, first, now, apart, channel = (
+        # Depth steps of a channel: of the scan step and the one before, of the first kernel row found, of the
+        # present one, the distance of two; behind the scan, `scan` are all of a channel.
+        scan, before, first, now, apart = (
             Signal(place_bits(columns), name=f"depth_{n}")
-            for n in ("scan", "first", "now", "apart", "channel")
+            for n in ("scan", "before", "first", "now", "apart")
         )
         deeper = Signal(place_bits(columns))
         start, step = Signal(place_bits(columns)), Signal(isa.KERNEL_BITS)  # of the channel; in a kernel row
         m.d.comb += deeper.eq(place(scan + self.shape.kernel_w, columns))
         with m.If(self.advance):
             with m.If(walker.scanning):
-                # At the last kernel row: the steps of all.
-                m.d.sync += [scan.eq(deeper), channel.eq(deeper), step.eq(0)]
-                with m.If(walker.found & (walker.uses == 0)):
-                    m.d.sync += [first.eq(scan), now.eq(scan)]
-                with m.If(walker.found & (walker.uses == 1)):
-                    m.d.sync += apart.eq(Cat((scan - first)[: log2(columns)], scan[-1]))
+                m.d.sync += [scan.eq(deeper), before.eq(scan), step.eq(0)]
+            with m.If(walker.found & ~walker.used):
+                m.d.sync += [first.eq(before), now.eq(before)]
+            with m.If(walker.found & walker.used & ~walker.twice):
+                m.d.sync += apart.eq(Cat((before - first)[: log2(columns)], before[-1]))
             with m.If(walker.placing):
                 m.d.sync += step.eq(step + 1)
             with m.If(walker.end_of_columns):
@@ -202,7 +214,7 @@ class PatchPlaces(Component):
             with m.If(walker.end_of_beat):
                 m.d.sync += now.eq(first)
             with m.If(walker.end_of_row):
-                m.d.sync += start.eq(place(start + channel, columns))
+                m.d.sync += start.eq(place(start + scan, columns))
             with m.If(walker.begins_line):
                 m.d.sync += [scan.eq(0), start.eq(self.target)]
         return place(start + now + step, columns)
@@ -217,14 +229,22 @@ class PatchPlaces(Component):
         kept, kept_depth = Signal(signed(PLACE_BITS)), Signal(place_bits(buffer.columns))
         number = kept[lane_bits:].as_signed()
         product = Signal(signed(PLACE_BITS - lane_bits + place_bits(buffer.columns) - bank_bits))
-        far = Signal()  # no buffer reaches as far
         low_pitch = buffer.lanes % buffer.banks
         low_part = number * low_pitch
         low_far = number[far_bits - lane_bits : -1].any() if low_pitch else Const(0)
+        # Columns from the depth step in the tile's first block on, and that; `far`: no buffer reaches as far.
+        further, first_block = Signal(len(self.place.block)), Signal(len(kept_depth))
+        far = Signal()
         m.d.comb += [
             product.eq(number * self.pitch[bank_bits:]),
-            far.eq(~kept[-1] & (product[far_bits - bank_bits : -1].any() | low_far)),
-            self.place.start.eq(kept),
-            self.place.block.eq(kept_depth + Mux(far, buffer.columns, (product << bank_bits) + low_part)),
+            self.place.block.eq(first_block + Mux(far, buffer.columns, further)),
         ]
+        with m.If(self.advance):
+            m.d.sync += [
+                *[self.place[name].eq(self._where[name]) for name in (*_FLAGS, *_NUMBERS)],
+                self.place.start.eq(kept),
+                further.eq((product << bank_bits) + low_part),
+                first_block.eq(kept_depth),
+                far.eq(~kept[-1] & (product[far_bits - bank_bits : -1].any() | low_far)),
+            ]
         return [kept.eq(position), kept_depth.eq(depth)]

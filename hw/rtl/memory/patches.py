@@ -1,6 +1,6 @@
 """The steps of a `load_b_conv`: which image row, kernel rows, channel, beat, kernel element comes next.
 
-Both halves of the loader walk them (docs/machine.md, "Patches"), as both walk the rows of other loads.
+docs/machine.md, "Patches".
 """
 
 from typing import Any
@@ -97,12 +97,13 @@ class Countdown:
 class PatchWalker(Component):
     """Walks the steps of a `load_b_conv`; all outputs tell of the present one.
 
-    `preparing`, `scanning` (for kernel rows that use the image row) and `placing` are the three kinds of
-    steps, `number` counts those of the first kind, `found` tells that a scan step found a kernel row, the
-    `uses`-th. `first_of_*` and `end_of_*` are about loops: a beat, an image row of a channel, an image row of
-    all channels. Pixels are counted from the start of the memory word that holds pixel 0: the first that
-    is read, the last that is read, the last that is used; `at_*` says that it is in the beat. `span` is one
-    less than the pixels of an image row.
+    `preparing`, `scanning` (for kernel rows that use the image row), `settling`, `deciding` and `placing` are
+    the kinds of steps, `number` counts those of the first kind. `found` tells in a scan step, or behind the
+    last of them, that the one before found a kernel row, `used` and `twice` how many were found before it; in
+    the step `deciding` it is known whether the row is used. `first_of_*` and `end_of_*` are about loops: a
+    beat, an image row of a channel, an image row of all channels. Pixels are counted from the start of the
+    memory word that holds pixel 0: the first that is read, the last that is read, the last that is used;
+    `at_*` says that it is in the beat. `span` is one less than the pixels of an image row.
 
     **Timing.** `start` begins a new operation in the next cycle; `shape`, `outer`, `span`, `align` must hold
     while `active`. A step ends with each cycle in which `advance` is 1.
@@ -123,12 +124,15 @@ class PatchWalker(Component):
                 "active": Out(1),
                 "preparing": Out(1),
                 "scanning": Out(1),
+                "settling": Out(1),
+                "deciding": Out(1),
                 "placing": Out(1),
                 "number": Out(range(setup)),
                 "dividing": Out(1),
                 "quotient_bit": Out(1),
                 "found": Out(1),
-                "uses": Out(isa.KERNEL_BITS),
+                "used": Out(1),
+                "twice": Out(1),
                 "borrow": Out(1),
                 "next_output_row": Out(1),
                 "first_of_beat": Out(1),
@@ -144,7 +148,6 @@ class PatchWalker(Component):
                 "at_first_read": Out(1),
                 "at_last_read": Out(1),
                 "at_last_used": Out(1),
-                "beat": Out(PIXEL_BITS - shift),
                 "first_read": Out(PIXEL_BITS),
                 "last_read": Out(END_BITS),
                 "last_used": Out(PIXEL_BITS),
@@ -161,8 +164,9 @@ class PatchWalker(Component):
             Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
         self._above, self._final = Signal(name="above"), Signal(name="final")  # last channel of the last row
+        self._uses = Signal(isa.KERNEL_BITS, name="uses")  # kernel rows that were found
         m.d.comb += [
-            self.active.eq(self.preparing | self.scanning | self.placing),
+            self.active.eq(self.preparing | self.scanning | self.settling | self.deciding | self.placing),
             self.dividing.eq(self.preparing & (self.number < DIVIDE_STEPS)),
         ]
         self._find_rows(m)
@@ -187,22 +191,28 @@ class PatchWalker(Component):
                 m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
             with m.If(self.number == self._setup - 1):
                 m.d.sync += self.preparing.eq(0)
+        with m.If(self.found):
+            m.d.sync += [self._uses.eq(self._uses + 1), self.used.eq(1), self.twice.eq(self.used)]
         with m.If(self.scanning):
-            found = Mux(self.found, self.uses == 0, self.uses == 1)
+            m.d.sync += self._kernel_rows.step()
+            with m.If(self._kernel_rows.one):
+                m.d.sync += [self.scanning.eq(0), self.settling.eq(1)]
+        with m.If(self.settling):
+            m.d.sync += [self.settling.eq(0), self.deciding.eq(1)]
+        with m.If(self.deciding):
             m.d.sync += [
-                *self._kernel_rows.step(),
-                self.uses.eq(self.uses + self.found),
-                *self._uses_left.load(self.uses + self.found, found),
+                self.deciding.eq(0),
+                self.placing.eq(self.used),
+                self.first_of_beat.eq(self.used),
+                *self._uses_left.load(self._uses, self.used & ~self.twice),
                 *self._columns.load(shape.kernel_w),
             ]
-            with m.If(self._kernel_rows.one):
-                m.d.sync += [self.scanning.eq(0), self.placing.eq(1), self.first_of_beat.eq(1)]
         with m.If(self.placing):
             m.d.sync += [*self._columns.step(), self.first_of_beat.eq(self.end_of_beat)]
             with m.If(self.end_of_columns):
                 m.d.sync += [*self._columns.load(shape.kernel_w), *self._uses_left.step()]
             with m.If(self.end_of_beat):
-                m.d.sync += self._uses_left.load(self.uses)
+                m.d.sync += self._uses_left.load(self._uses, ~self.twice)
             with m.If(self.end_of_row):
                 m.d.sync += [*channels.step(), self._final.eq(lines.one & (channels.left == 2))]
         with m.If(self.end_of_line):
@@ -217,7 +227,9 @@ class PatchWalker(Component):
                 self.scanning.eq(~self.last),
                 self.placing.eq(0),
                 *self._kernel_rows.load(shape.kernel_h),
-                self.uses.eq(0),
+                self._uses.eq(0),
+                self.used.eq(0),
+                self.twice.eq(0),
                 *channels.load(self.outer),
                 self._final.eq(last_line & (self.outer == 1)),
             ]
@@ -230,41 +242,45 @@ class PatchWalker(Component):
         row, rest = Signal(signed(ROW_BITS)), Signal(isa.KERNEL_BITS)
         less = Signal(signed(isa.KERNEL_BITS + 1))
         next_row, next_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)
-        useless = self.scanning & self._kernel_rows.one & ~self.uses.any() & ~self.found
+        useless = self.deciding & ~self.used
         m.d.comb += [
             divider.step.eq(self.dividing & self.advance),
             divider.number.eq(self.number),
             divider.dividend.eq(shape.dilation_h),
             divider.divisor.eq(shape.stride_h),
             self.quotient_bit.eq(divider.bit),
-            self.found.eq(self.scanning & (rest == 0) & ~row[-1] & (row[:-1] < shape.out_rows)),
             less.eq(rest - divider.remainder),
             self.borrow.eq(less[-1]),
-            self.next_output_row.eq(line_rest + 1 == shape.stride_h),
             self.end_of_line.eq((self.end_of_row & self._channels.one) | useless),
             self.last.eq((self.end_of_row & self._final) | (useless & self._lines.one)),
             self.begins_line.eq(self.end_of_line | (self.preparing & (self.number == self._setup - 1))),
             next_row.eq(Mux(self.preparing, 0, line_row + self.next_output_row)),
             next_rest.eq(Mux(self.preparing | self.next_output_row, 0, line_rest + 1)),
         ]
-        with m.If(self.advance & self.scanning):
+        with m.If(self.advance):
             m.d.sync += [
-                rest.eq(less + Mux(self.borrow, shape.stride_h, 0)),
-                row.eq(difference(row, divider.quotient, self.borrow)),
+                self.found.eq(self.scanning & (rest == 0) & ~row[-1] & (row[:-1] < shape.out_rows)),
+                self.next_output_row.eq(line_rest + 1 == shape.stride_h),
             ]
-        with m.If(self.advance & self.begins_line):
-            m.d.sync += [line_row.eq(next_row), line_rest.eq(next_rest), row.eq(next_row), rest.eq(next_rest)]
+            with m.If(self.begins_line):
+                m.d.sync += [line_row.eq(next_row), line_rest.eq(next_rest)]
+                m.d.sync += [row.eq(next_row), rest.eq(next_rest)]
+            with m.Elif(self.scanning):
+                m.d.sync += [
+                    rest.eq(less + Mux(self.borrow, shape.stride_h, 0)),
+                    row.eq(difference(row, divider.quotient, self.borrow)),
+                ]
 
     def _find_beats(self, m: Module) -> None:
         """Where the beat lies in the image row."""
         shift, align = log2(self._width), Signal(signed(log2(self._width) + 1))
         first, last, used = (n[shift:] for n in (self.first_read, self.last_read, self.last_used))
-        following, within = Signal(len(self.beat)), Signal()
+        following, within = Signal(PIXEL_BITS - shift), Signal()  # the number of the next beat
+        first_beat = Signal()
         m.d.comb += [
             align.eq(self.align - 1),
-            following.eq(self.beat + 1),
             self.reads.eq(self.line_in_memory & within),
-            self.first_of_row.eq(self.first_of_beat & (self.beat == 0)),
+            self.first_of_row.eq(self.first_of_beat & first_beat),
             self.end_of_columns.eq(self.placing & self._columns.one),
             self.end_of_beat.eq(self.end_of_columns & self._uses_left.one),
             self.end_of_row.eq(self.end_of_beat & self.at_last_used),
@@ -275,19 +291,21 @@ class PatchWalker(Component):
                 self.last_read.eq(self.first_read + self.span),
                 self.last_used.eq(self.shape.width + align),
             ]
-        with m.If(self.advance & self.end_of_beat):
+        with m.If(self.advance & (self.end_of_beat | self.begins_line)):
             m.d.sync += [
-                self.beat.eq(following),
+                following.eq(following + 1),
+                first_beat.eq(0),
                 self.at_first_read.eq(following == first),
                 self.at_last_read.eq(following == last),
                 self.at_last_used.eq(following == used),
                 within.eq((following == first) | (within & ~self.at_last_read)),
             ]
-        with m.If(self.advance & (self.begins_line | self.end_of_row)):
-            m.d.sync += [
-                self.beat.eq(0),
-                self.at_first_read.eq(first == 0),
-                self.at_last_read.eq(last == 0),
-                self.at_last_used.eq(used == 0),
-                within.eq(first == 0),
-            ]
+            with m.If(self.begins_line | self.end_of_row):
+                m.d.sync += [
+                    following.eq(1),
+                    first_beat.eq(1),
+                    self.at_first_read.eq(first == 0),
+                    self.at_last_read.eq(last == 0),
+                    self.at_last_used.eq(used == 0),
+                    within.eq(first == 0),
+                ]

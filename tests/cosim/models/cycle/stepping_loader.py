@@ -83,16 +83,19 @@ class SlowLoader(Base):
         self.shape = config.derived.buffer_b  # of the patches
         self.todo: deque[tuple[Op, Step]] = deque()
         self.writes: deque[tuple[Op, Step]] = deque()
-        self.stepped = -1  # the latest step of a load_b_conv
+        self.stepped = -1  # the latest beat or step
         self.register: Op | None = None
         self.fills = False  # what the register holds
         self.answers: deque[int] = deque()
         self.error: MachineError | None = None
-        self.wrong: Op | None = None  # what was written beside the buffer in the cycle before
+        self.told: list[tuple[int, MachineError]] = []  # errors, and the cycle of each
+        self.over = False  # nothing enters any more
+        self.wrong: Op | None = None  # what was written beside the buffer
 
-    def fail(self, op: Op, cause: Cause) -> None:
-        """Keep the first error."""
-        self.error = self.error or MachineError(cause, op.warp, op.pc)
+    def fail(self, t: int, op: Op, cause: Cause) -> None:
+        """Keep an error of cycle t, behind those of earlier cycles and of what was found sooner."""
+        self.told.append((t, MachineError(cause, op.warp, op.pc)))
+        self.told.sort(key=lambda told: told[0])
 
     def make(self, op: Op) -> list[Step]:
         memory, _, outer, inner = op.operands
@@ -105,13 +108,15 @@ class SlowLoader(Base):
         return [Step(memory) for memory in kinds]
 
     def refused(self, op: Op) -> bool:
-        """Whether the operands of a load_b_conv are wrong when it is taken."""
+        """Whether the operands of a load_b_conv are wrong."""
         g = {name.removeprefix("conv_"): value for name, value in op.params.items()}
         nonzero = ["height", "width", "out_rows", "out_cols", "kernel_h", "kernel_w"]
         nonzero += ["stride_h", "stride_w", "dilation_h", "dilation_w"]
         if 0 in op.operands[2:] or any(g[name] == 0 for name in nonzero):
             return True
         if g["load_stride"] % self.width or g["line"] % self.width:
+            return True
+        if max(g["out_rows"] * g["out_cols"], op.operands[2] * g["kernel_h"] * g["kernel_w"]) >= 2**16:
             return True
         return g["load_pitch"] % self.shape.banks != self.shape.lanes % self.shape.banks
 
@@ -121,14 +126,11 @@ class SlowLoader(Base):
         g = {name.removeprefix("conv_"): value for name, value in op.params.items()}
         w, lanes = self.width, self.shape.lanes
         steps = [Step() for _ in range(TIMING.conv_setup)]
-        if max(g["out_rows"] * g["out_cols"], outer * g["kernel_h"] * g["kernel_w"]) >= 2**16:
-            steps[-1].cause = Cause.OPERAND
-            return steps
         shift = (memory - g["left"]) % w
         beats = -(-(shift + g["width"]) // w)
         in_memory = range(g["left"], g["left"] + inner)
         for y in range(g["height"]):
-            steps += [Step() for _ in range(g["kernel_h"])]
+            steps += [Step() for _ in range(g["kernel_h"] + TIMING.conv_settle)]
             uses = [
                 (i, r)
                 for i in range(g["kernel_h"])
@@ -159,19 +161,20 @@ class SlowLoader(Base):
         return any(w.first <= first and last <= w.last for w in self.windows)
 
     def step(self, t: int) -> None:
-        if self.wrong is not None:
-            self.fail(self.wrong, Cause.BUFFER_RANGE)
+        if self.told and self.told[0][0] == t:
+            self.error = self.error or self.told.pop(0)[1]
         self.request(t)
         self.write(t)
-        rests = self.stepped == t  # what is behind patches is taken a cycle later
-        if self.offered(t) and not self.todo and not rests and self.in_flight(t) < TIMING.in_flight:
+        rests = self.stepped == t  # what is behind it is taken a cycle later
+        room = not self.todo and not rests and not self.over and self.in_flight(t) < TIMING.in_flight
+        if self.offered(t) and room:
             op = self.queue.popleft()
             op.start = t
             self.taken.append(op)
             if op.name == "load_b_conv" and self.refused(op):
-                self.fail(op, Cause.OPERAND)
-                return
-            steps = self.make_patches(op) if op.name == "load_b_conv" else self.make(op)
+                steps = [Step(cause=Cause.OPERAND) for _ in range(TIMING.conv_setup)]
+            else:
+                steps = self.make_patches(op) if op.name == "load_b_conv" else self.make(op)
             steps[-1].last = True
             self.todo.extend((op, step) for step in steps)
             # Steps of the setup are not written.
@@ -189,15 +192,18 @@ class SlowLoader(Base):
                 self.register = None
             else:
                 self.stall_memory += 1
-        if self.register is None and self.todo and self.todo[0][0].start < t:
+        if self.over:
+            return
+        if self.register is None and self.todo and self.todo[0][0].start + TIMING.load_request <= t + 1:
             op, step = self.todo.popleft()
             step.entered = t
             patches = op.name == "load_b_conv"
             self.busy += patches
-            self.stepped = t if patches else self.stepped
+            self.stepped = t
             if step.cause:
-                self.fail(op, step.cause)
-            if step.memory or not patches:
+                self.fail(t + TIMING.load_error, op, step.cause)
+                self.over = True
+            elif step.memory or not patches:
                 self.register, self.fills = op, not step.memory
 
     def write(self, t: int) -> None:
@@ -215,6 +221,8 @@ class SlowLoader(Base):
             return
         self.writes.popleft()
         if step.outside:
-            self.wrong = self.wrong or op
+            if self.wrong is None:
+                self.fail(t + TIMING.load_write - 1, op, Cause.BUFFER_RANGE)
+            self.wrong = op
         elif step.last:
             op.done = t + TIMING.load_write

@@ -33,7 +33,7 @@ def test_a_token_that_is_there_costs_no_turn() -> None:
         assert outcome.counters["WARP1_STALL_CHANNEL"] == 0
 
 
-@pytest.mark.parametrize(("latency", "done", "fired"), [(6, 25, 5), (10, 29, 5), (11, 30, 6), (12, 31, 6)])
+@pytest.mark.parametrize(("latency", "done", "fired"), [(2, 25, 5), (6, 29, 5), (7, 30, 6), (8, 31, 6)])
 def test_a_signal_fires_in_the_turn_after_the_completion_of_what_was_issued_before(
     latency: int, done: int, fired: int
 ) -> None:
@@ -52,7 +52,7 @@ def test_signals_of_a_warp_fire_one_per_turn_in_order() -> None:
 def test_the_ninth_pending_signal_waits_for_the_first_to_fire() -> None:
     # The load is complete in 119, the first signal fires in turn 20; the ninth was held from turn 11 on.
     text = LOAD + "\n" + "signal 0\n" * 4 + "signal 1\n" * 5 + "halt"
-    outcome = run(text, memory={"latency": {"load_a": 100}})
+    outcome = run(text, memory={"latency": {"load_a": 96}})
     assert completions(outcome) == [119]
     assert turns(outcome)[-3:] == [(10, 10), (21, 11), (22, 12)]
     assert fires(outcome) == [turn(n) for n in range(20, 29)]

@@ -13,10 +13,14 @@ def load(outer: int, inner: int, address: int = 0, name: str = "load_a", **param
     return "\n".join([*lines, f"{name} r1, r0, r3, r4", "halt"])
 
 
+#: From taking a load to the entry of its first beat.
+ENTRY = TIMING.load_request - 1
+
+
 def test_a_load_of_one_beat() -> None:
-    # Issued 18, taken 20, entered 21, accepted 22, answered 28, complete 31.
+    # Issued 18, taken 20, entered 24, accepted 25, answered 31, complete 35.
     outcome = run(load(1, 8))
-    assert completions(outcome) == [31]
+    assert completions(outcome) == [35]
     assert outcome.counters["LOAD_A_BUSY"] == outcome.counters["LOAD_A_OPERATIONS"] == 1
 
 
@@ -34,7 +38,7 @@ def test_a_load_of_one_beat() -> None:
 def test_beats_follow_from_alignment(outer: int, inner: int, address: int, stride: int, beats: int) -> None:
     outcome = run(load(outer, inner, address, stride=stride))
     assert outcome.counters["LOAD_A_BUSY"] == beats
-    assert completions(outcome) == [turn(4) + TIMING.enqueue + 1 + beats - 1 + 1 + 6 + TIMING.load_write]
+    assert completions(outcome) == [turn(4) + TIMING.enqueue + ENTRY + beats + 6 + TIMING.load_write]
 
 
 @pytest.mark.parametrize(
@@ -43,29 +47,29 @@ def test_beats_follow_from_alignment(outer: int, inner: int, address: int, strid
 def test_fill_beats_pass_one_per_cycle(pad_outer: int, pad_inner: int, beats: int) -> None:
     outcome = run(load(2, 16, stride=16, pad_outer=pad_outer, pad_inner=pad_inner))
     assert outcome.counters["LOAD_A_BUSY"] == beats
-    assert completions(outcome) == [turn(6) + TIMING.enqueue + 1 + beats + 6 + TIMING.load_write]
+    assert completions(outcome) == [turn(6) + TIMING.enqueue + ENTRY + beats + 6 + TIMING.load_write]
 
 
 def test_bandwidth_spaces_requests() -> None:
-    # 2 of 8 bytes: cycles 0, 4, 8 ... are available; the beats are presented from 22 and 25 on.
+    # 2 of 8 bytes: cycles 0, 4, 8 ... are available; the beats are presented from 25 and 29 on.
     outcome = run(load(1, 16), memory={"bandwidth": {"load_a": 2}})
-    assert completions(outcome) == [28 + 6 + 3]
-    assert outcome.counters["LOAD_A_STALL_MEMORY"] == 2 + 3
+    assert completions(outcome) == [32 + 6 + 4]
+    assert outcome.counters["LOAD_A_STALL_MEMORY"] == 3 + 3
 
 
 def test_fill_does_not_wait_for_memory() -> None:
-    # Issued in 30, presented in 34, accepted in 36; two fill beats pass in 37 and 38; the second row is
-    # presented in 39, accepted in 40, filled until 42.
+    # Issued in 30, presented in 37, accepted in 40; two fill beats pass in 41 and 42; the second row is
+    # presented in 43, accepted in 44, filled until 46.
     outcome = run(load(2, 8, stride=8, pad_inner=16), memory={"bandwidth": {"load_a": 2}})
-    assert completions(outcome) == [40 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_A_STALL_MEMORY"] == 2 + 1
+    assert completions(outcome) == [44 + 6 + 2 + 4]
+    assert outcome.counters["LOAD_A_STALL_MEMORY"] == 3 + 1
 
 
 def test_four_loads_are_in_flight() -> None:
     text = "li r3, 1\nli r4, 8\n" + "load_a r0, r0, r3, r4\n" * 6 + "halt"
     outcome = run(text, memory={"latency": {"load_a": 100}})
-    # Issued in 12, 18 ..., entered in 15, 21, 27, 33; the fifth is taken after the first completed in 119.
-    assert completions(outcome) == [119, 125, 131, 137, 120 + 2 + 103, 126 + 2 + 103]
+    # Issued in 12, 18 ..., entered in 18, 24, 30, 36; the fifth is taken after the first completed in 123.
+    assert completions(outcome) == [123, 129, 135, 141, 124 + 5 + 104, 130 + 5 + 104]
 
 
 def test_transposed_loads_have_the_same_beats() -> None:

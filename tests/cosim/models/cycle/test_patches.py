@@ -20,12 +20,12 @@ from tests.cosim.models.cycle.test_stepping import assert_agreement
 
 NAMES = [name for name in INSTRUCTIONS["load_b_conv"].parameters if name != "load_fill"]
 
-#: Kernel of 1 x 1 on one row of 8 pixels: 10 steps of setup, 1 that finds the kernel row, 1 for the beat.
+#: Kernel of 1 x 1 on one row of 8 pixels: 10 steps of setup, 3 that find the kernel row, 1 for the beat.
 ONE = dict.fromkeys(NAMES, 1) | {"load_stride": 0, "load_pitch": 4, "conv_line": 8, "conv_width": 8}
 ONE |= {"conv_top": 0, "conv_left": 0, "conv_out_cols": 8, "memory": 0, "target": 0, "outer": 1, "inner": 8}
 
 #: Kernel of 3 x 3 on rows of one beat. Rows 0 to 3 are used by 1, 2, 2, 1 kernel rows, 1 to 3 are in memory:
-#: 10 + 4*3 + 6*3 = 40 steps, words requested in 10 + 3 + 3 + 3 = 19, 19 + 6 + 3 = 28 and 28 + 6 + 3 = 37.
+#: 10 + 4*5 + 6*3 = 48 steps, words requested in 10 + 5 + 3 + 5 = 23, 23 + 6 + 5 = 34 and 34 + 6 + 5 = 45.
 THREE = ONE | {"conv_height": 4, "conv_width": 6, "conv_top": 1, "conv_left": 1, "conv_rows": 3}
 THREE |= {"conv_out_rows": 2, "conv_out_cols": 4, "conv_kernel_h": 3, "conv_kernel_w": 3}
 THREE |= {"memory": 9, "inner": 5, "load_pitch": 12}
@@ -34,8 +34,9 @@ THREE |= {"memory": 9, "inner": 5, "load_pitch": 12}
 PC = len(NAMES) + 4
 ISSUED = turn(PC)
 
-#: The cycle in which the loader takes it, if it has nothing else to do; step 0 happens in the next.
+#: The cycle in which the loader takes it, if it has nothing else to do, and that of step 0.
 TAKEN = ISSUED + TIMING.enqueue
+STEP0 = TAKEN + TIMING.load_request - 1
 
 
 def program(geometry: dict[str, int], *behind: str) -> str:
@@ -60,65 +61,65 @@ def test_parameters_are_in_the_order_of_the_geometry() -> None:
 
 
 def test_one_beat() -> None:
-    # Step 0 in the cycle after taking; step 11 requests, accepted one later, written 6 later.
+    # Step 13 requests, accepted one later, answered 6 later.
     outcome = run(program(ONE))
-    assert completions(outcome) == [TAKEN + 1 + 11 + 1 + 6 + 3]
-    assert outcome.counters["LOAD_B_BUSY"] == 12
+    assert completions(outcome) == [STEP0 + 13 + 1 + 6 + 4]
+    assert outcome.counters["LOAD_B_BUSY"] == 14
     assert outcome.counters["LOAD_B_STALL_MEMORY"] == 0
 
 
 def test_rows_take_a_step_for_every_kernel_element_that_uses_them() -> None:
-    assert model_of(THREE).steps == 40
-    assert list(model_of(THREE).memory_steps()) == [19, 28, 37]
-    # The last word, requested in step 37, is written in three steps.
+    assert model_of(THREE).steps == 48
+    assert list(model_of(THREE).memory_steps()) == [23, 34, 45]
+    # The last word, requested in step 45, is written in three steps.
     outcome = run(program(THREE))
-    assert completions(outcome) == [TAKEN + 1 + 37 + 1 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_BUSY"] == 40
+    assert completions(outcome) == [STEP0 + 45 + 1 + 6 + 2 + 4]
+    assert outcome.counters["LOAD_B_BUSY"] == 48
 
 
 def test_memory_that_is_slow_delays_the_steps() -> None:
-    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 123, step 19 in 142.
-    assert TAKEN == 122
+    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in 126, step 23 in 149.
+    assert STEP0 == 126
     outcome = run(program(THREE), memory={"bandwidth": {"load_b": 1}})
-    # Presented 143, accepted 144, when the next step happens; presented 153, accepted 160; then 169 and 176.
-    assert completions(outcome) == [176 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 1 + 7 + 7
+    # Presented 150, accepted 152, when the next step happens; presented 163, accepted 168; then 179 and 184.
+    assert completions(outcome) == [184 + 6 + 2 + 4]
+    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 2 + 5 + 5
 
 
 def test_padding_is_written_without_memory() -> None:
-    # Written from three cycles after taking on, a step per cycle.
-    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 3 + 39 + 3]
+    # Written from two cycles behind step 0 on, a step per cycle.
+    assert completions(run(program(THREE | {"conv_rows": 0}))) == [STEP0 + 2 + 47 + 4]
 
 
 def test_padding_is_written_behind_what_is_under_way() -> None:
-    # The second is taken in TAKEN + 13, with two steps behind its setup. The first is written in TAKEN + 19.
+    # The second is taken in TAKEN + 18, with four steps behind its setup. The first is written in TAKEN + 24.
     lines = program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4")
-    assert completions(run(lines)) == [TAKEN + 22, TAKEN + 13 + 1 + 11 + 2 + 3]
+    assert completions(run(lines)) == [TAKEN + 28, STEP0 + 18 + 13 + 2 + 4]
     outcome = run(lines, memory={"latency": {"load_b": 100}})
-    assert completions(outcome) == [TAKEN + 22 + 94, TAKEN + 19 + 94 + 2 + 3]
+    assert completions(outcome) == [TAKEN + 28 + 94, TAKEN + 24 + 94 + 4 + 4]
 
 
 @pytest.mark.parametrize(
     ("changes", "steps", "words"),
     [
-        ({"memory": 3}, 13, [11, 12]),  # two words at that alignment
-        ({"conv_left": 8, "conv_width": 16, "conv_out_cols": 16}, 13, [12]),
-        ({"conv_left": 3, "memory": 3, "inner": 2}, 12, [11]),
-        ({"conv_left": 9}, 13, []),
+        ({"memory": 3}, 15, [13, 14]),  # two words at that alignment
+        ({"conv_left": 8, "conv_width": 16, "conv_out_cols": 16}, 15, [14]),
+        ({"conv_left": 3, "memory": 3, "inner": 2}, 14, [13]),
+        ({"conv_left": 9}, 15, []),
         (
             {"conv_left": 7, "memory": 7, "conv_width": 6},
-            12,
-            [11],
+            14,
+            [13],
         ),  # x = 7 is behind the image, but in the beat
-        ({"conv_left": 16}, 12, []),
-        ({"conv_stride_w": 2, "conv_width": 16, "inner": 16}, 13, [11, 12]),
-        ({"conv_height": 3, "conv_rows": 3, "conv_stride_h": 2, "conv_out_rows": 2}, 15, [11, 14]),
-        ({"conv_height": 2, "conv_rows": 2}, 13, [11]),  # nobody uses the last row
-        ({"outer": 3, "load_stride": 64}, 14, [11, 12, 13]),
+        ({"conv_left": 16}, 14, []),
+        ({"conv_stride_w": 2, "conv_width": 16, "inner": 16}, 15, [13, 14]),
+        ({"conv_height": 3, "conv_rows": 3, "conv_stride_h": 2, "conv_out_rows": 2}, 21, [13, 20]),
+        ({"conv_height": 2, "conv_rows": 2}, 17, [13]),  # nobody uses the last row
+        ({"outer": 3, "load_stride": 64}, 16, [13, 14, 15]),
         (
             {"outer": 2, "conv_kernel_w": 2, "conv_width": 9, "load_stride": 64, "load_pitch": 12},
-            19,
-            [11, 15],
+            21,
+            [13, 17],
         ),
     ],
 )
@@ -129,31 +130,32 @@ def test_steps_and_words(changes: dict[str, int], steps: int, words: list[int]) 
 
 
 def test_the_next_load_is_taken_behind_the_last_step() -> None:
-    # Step 11 happens in TAKEN + 12, the next load is taken in TAKEN + 13, its beat presented from + 15 on.
+    # Step 13 happens in TAKEN + 17, the next load is taken in TAKEN + 18, its beat presented from + 23 on.
     behind = "parami load_pad_inner, 0", "load_b r1, r2, r3, r4"
-    assert completions(run(program(ONE, *behind))) == [TAKEN + 22, TAKEN + 13 + 2 + 6 + 3]
-    # 1 of 8 bytes: the word of step 11 (in 140) is accepted in 144, that of the load in the next such cycle.
+    assert completions(run(program(ONE, *behind))) == [TAKEN + 28, TAKEN + 18 + 5 + 6 + 4]
+    # 1 of 8 bytes: the word of step 13 (in 145) is accepted in 152, that of the load in the next such cycle.
     slow = run("nop\n" + program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
-    assert completions(slow) == [144 + 9, 152 + 9]
-    # Another one makes its step 0 in 144, its step 11 in 155.
+    assert completions(slow) == [152 + 10, 160 + 10]
+    # Another one makes its step 0 in 152, its step 13 in 165.
     again = "nop\n" + program(ONE, "nop", "load_b_conv r1, r2, r3, r4")
     slow = run(again, memory={"bandwidth": {"load_b": 1}})
-    assert completions(slow) == [144 + 9, 160 + 9]
+    assert completions(slow) == [152 + 10, 168 + 10]
 
 
 def test_steps_follow_a_load_with_fill() -> None:
-    # The load issues in turn 21, 126, is taken in 128, its nine beats pass in 130 to 138; the last enters in
-    # 137, when the other, issued in 132, is taken; it is written in 144. Step 0 in 138, step 11 in 149.
+    # The load issues in turn 21, 126, is taken in 128, its nine beats pass in 133 to 141; the last enters in
+    # 140, behind which the other, issued in 132, is taken; it is written in 147. Step 0 in 145, step 13 in
+    # 158.
     load = "parami load_pad_inner, 64\nload_b r1, r2, r3, r4\n"
     outcome = run(program(ONE).replace("load_b_conv", load + "load_b_conv"))
-    assert completions(outcome) == [144 + 3, 149 + 1 + 6 + 3]
+    assert completions(outcome) == [147 + 4, 158 + 1 + 6 + 4]
 
 
 def test_four_operations_are_in_flight() -> None:
     outcome = run(program(ONE, *["load_b_conv r1, r2, r3, r4"] * 4), memory={"latency": {"load_b": 100}})
-    # Each is taken 13 cycles after the one before, the fifth when the first is complete.
-    first = TAKEN + 22 + 94
-    assert completions(outcome) == [first, first + 13, first + 26, first + 39, first + 1 + 13 + 103]
+    # Each is taken 18 cycles after the one before, the fifth when the first is complete.
+    first = TAKEN + 28 + 94
+    assert completions(outcome) == [first, first + 18, first + 36, first + 54, first + 1 + 18 + 104]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n[:4] == "conv" and n not in ("conv_line", "conv_top")])
@@ -190,24 +192,24 @@ def error_cycle(geometry: dict[str, int], **changes: Any) -> tuple[int, Cause]:
 
 
 #: From the step of a word to the error of what is written with it: accepted a cycle later, answered, told.
-ANSWER = 1 + TEST.load_b_latency + 1
+ANSWER = 1 + TEST.load_b_latency + TIMING.load_write - 1
 
 
 @pytest.mark.parametrize(
     ("changes", "cycle", "cause"),
     [
-        ({"conv_width": 0}, TAKEN, Cause.OPERAND),
-        ({"conv_out_rows": 8191, "conv_out_cols": 9}, TAKEN + 1 + 9, Cause.OPERAND),
-        ({"target": 1023}, TAKEN + 1 + 11 + ANSWER, Cause.BUFFER_RANGE),
+        ({"conv_width": 0}, STEP0 + 1, Cause.OPERAND),
+        ({"conv_out_rows": 8191, "conv_out_cols": 9}, STEP0 + 1, Cause.OPERAND),
+        ({"target": 1023}, STEP0 + 13 + ANSWER, Cause.BUFFER_RANGE),
         ({"target": 1019}, None, None),
-        ({"target": 1020}, TAKEN + 1 + 11 + ANSWER, Cause.BUFFER_RANGE),
+        ({"target": 1020}, STEP0 + 13 + ANSWER, Cause.BUFFER_RANGE),
         ({"target": 1023, "conv_out_cols": 4}, None, None),
         ({"target": 1023, "conv_out_cols": 5, "conv_width": 4, "conv_rows": 0}, None, None),
-        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 13 + ANSWER, Cause.BUFFER_RANGE),
-        ({"memory": 297}, TAKEN + 1 + 11, Cause.WINDOW),
+        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, STEP0 + 15 + ANSWER, Cause.BUFFER_RANGE),
+        ({"memory": 297}, STEP0 + 13 + 1, Cause.WINDOW),
         ({"memory": 297, "conv_rows": 0}, None, None),
-        ({"memory": 297, "target": 1023}, TAKEN + 1 + 11, Cause.WINDOW),
-        ({"memory": 280, "outer": 3}, TAKEN + 1 + 13, Cause.WINDOW),
+        ({"memory": 297, "target": 1023}, STEP0 + 13 + 1, Cause.WINDOW),
+        ({"memory": 280, "outer": 3}, STEP0 + 15 + 1, Cause.WINDOW),
     ],
 )
 def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, cause: Cause | None) -> None:
@@ -220,9 +222,9 @@ def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, c
 
 
 def test_an_error_waits_for_the_words_before_it() -> None:
-    # As above, step 20 happens in 144, so step 28 in 152; the row of its word is not permitted.
+    # As above, step 24 happens in 152, so step 34 in 162; the row of its word is not permitted.
     slow = {"bandwidth": {"load_b": 1}}
-    assert error_cycle(THREE, windows=(Window(0, 20),), memory=slow) == (152, Cause.WINDOW)
+    assert error_cycle(THREE, windows=(Window(0, 20),), memory=slow) == (162 + 1, Cause.WINDOW)
 
 
 def test_rows_may_wrap_around_memory_but_none_may_cross_its_end() -> None:
@@ -337,7 +339,7 @@ def test_a_large_image() -> None:
     geometry |= {"conv_kernel_h": 3, "conv_kernel_w": 3, "conv_out_rows": 224, "conv_out_cols": 224}
     geometry |= {"outer": 4, "inner": 224, "load_pitch": 44, "conv_line": 224, "load_stride": 0, "memory": 1}
     plan = model_of(geometry, shape=BufferShape(4, 8, 1 << 20))
-    assert plan.steps == 10 + 226 * 3 + 224 * 3 * 4 * 29 * 3
+    assert plan.steps == 10 + 226 * 5 + 224 * 3 * 4 * 29 * 3
     assert len(list(plan.memory_steps())) == 224 * 4 * 29
     port = port_of(MemorySettings.of(TEST), "load_b")
     assert plan.finish(port, 50) == (50 + plan.steps - 1, 50 + plan.steps)

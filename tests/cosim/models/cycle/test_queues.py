@@ -49,7 +49,7 @@ def test_of_several_warps_the_first_to_have_a_turn_gets_the_room_in_a_queue() ->
 def test_no_warp_is_held_by_what_another_issues(text: str) -> None:
     other = "parami load_fill, 1\nli r3, 1\nli r4, 8\n" + LOAD + "halt"
     for warps in range(6):
-        outcome = run(*[other] * warps, text)
+        outcome = run(*[other] * warps, text, config=TEST.replace(queue_depth=8))
         assert turns(outcome, warps) == [(n, n) for n in range(text.count("\n") + 1)]
         assert [outcome.counters[f"WARP{w}_STALL_ENGINE"] for w in range(6)] == [0] * 6
 
@@ -88,9 +88,9 @@ def test_a_warp_whose_queue_is_full_holds_nobody_up() -> None:
     assert turns(outcome, 1)[12] == (12, 12)
 
 
-@pytest.mark.parametrize(("latency", "done", "issued"), [(6, 31, 6), (10, 35, 6), (11, 36, 7)])
+@pytest.mark.parametrize(("latency", "done", "issued"), [(2, 31, 6), (6, 35, 6), (7, 36, 7)])
 def test_an_operation_waits_for_those_on_another_engine(latency: int, done: int, issued: int) -> None:
-    # Issued in 12 and 18, taken in 14 and 20, accepted in 16 and 22, answered `latency` later.
+    # Issued in 12 and 18, taken in 14 and 20, accepted in 19 and 25, answered `latency` later.
     text = SIZES + LOAD + LOAD + "load_b r0, r0, r3, r4\nhalt"
     outcome = run(text, memory={"latency": {"load_a": latency}})
     assert completions(outcome)[:2] == [done - 6, done]
