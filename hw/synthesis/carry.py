@@ -1,0 +1,158 @@
+"""Moves look-up tables into the carry cells of ECP5 that they feed.
+
+A carry cell (`CCU2C`, two bits of a chain) has a table of four inputs for each bit. Yosys uses two of them,
+the operands, and leaves a multiplexer or a gate in front of an adder as a table of its own. This pass works
+on Yosys' netlist and takes in such a table where the carry cell's own can do both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Any
+
+_PINS = "ABCD"
+Bit = int | str
+Cells = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of four inputs: bit i of `contents` is the output for pins that spell i, A the lowest."""
+
+    contents: int
+    pins: tuple[Bit, ...]
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The nets that it reads, each once."""
+        return tuple(dict.fromkeys(bit for bit in self.pins if isinstance(bit, int)))
+
+    def index(self, values: Mapping[int, int]) -> int:
+        """What the pins spell for values of the nets; a constant pin has its value, an undefined one 0."""
+        levels = [values[bit] if isinstance(bit, int) else int(bit == "1") for bit in self.pins]
+        return sum(level << i for i, level in enumerate(levels))
+
+    def output(self, values: Mapping[int, int]) -> int:
+        """The output."""
+        return self.contents >> self.index(values) & 1
+
+    def carry(self, values: Mapping[int, int]) -> int:
+        """What a carry cell with this table passes on where its output is 0: the lowest bits, by A and B."""
+        return self.contents >> (self.index(values) & 3) & 1
+
+
+def merge(module: dict[str, Any]) -> int:
+    """Merge tables into carry cells in a netlist of ECP5; the number of tables that it did without.
+
+    A table goes where each of its readers is a carry cell that can take it in. `module` is one module of
+    Yosys' JSON; it is changed in place.
+    """
+    cells: Cells = module["cells"]
+    drivers, readers = _nets(module)
+    merged = 0
+    # Taking one table in may leave inputs for the next one, which then has been seen already.
+    while found := [name for name, bit in list(drivers.items()) if _take(cells, name, bit, drivers, readers)]:
+        merged += len(found)
+    return merged
+
+
+def _nets(module: Mapping[str, Any]) -> tuple[dict[str, int], dict[Bit, list[tuple[str, str]]]]:
+    """The net that each table drives, and cells and pins that read each net; a port is the cell ""."""
+    drivers: dict[str, int] = {}
+    readers: dict[Bit, list[tuple[str, str]]] = {}
+    for name, cell in module["cells"].items():
+        for pin, bits in cell["connections"].items():
+            if cell.get("port_directions", {}).get(pin) != "output":
+                for bit in bits:
+                    readers.setdefault(bit, []).append((name, pin))
+            elif cell["type"] == "LUT4":
+                drivers[name] = bits[0]
+    for name, port in module["ports"].items():
+        for bit in port["bits"]:
+            readers.setdefault(bit, []).append(("", name))
+    return drivers, readers
+
+
+def _take(
+    cells: Cells,
+    name: str,
+    bit: int,
+    drivers: dict[str, int],
+    readers: dict[Bit, list[tuple[str, str]]],
+) -> bool:
+    """Take the table `name`, which drives `bit`, into its readers, if all of them can."""
+    table = _table(cells[name], "")
+    new: dict[tuple[str, str], Table] = {}
+    for reader, pin in readers.get(bit, [("", "")]):
+        if not reader or cells[reader]["type"] != "CCU2C" or pin[0] not in _PINS:
+            return False
+        half = pin[1]
+        if (reader, half) in new:
+            continue
+        merged = None
+        if cells[reader]["parameters"][f"INJECT1_{half}"] == "NO":
+            merged = _merged(_table(cells[reader], half), bit, table)
+        if merged is None:
+            return False
+        new[reader, half] = merged
+    for (reader, half), merged in new.items():
+        cell = cells[reader]
+        cell["parameters"][f"INIT{half}"] = f"{merged.contents:016b}"
+        for pin, source in zip(_PINS, merged.pins, strict=True):
+            old = cell["connections"][pin + half][0]
+            readers[old].remove((reader, pin + half))
+            readers.setdefault(source, []).append((reader, pin + half))
+            cell["connections"][pin + half] = [source]
+    for pin in _PINS:
+        readers[cells[name]["connections"][pin][0]].remove((name, pin))
+    del cells[name], drivers[name]
+    return True
+
+
+def _table(cell: Mapping[str, Any], half: str) -> Table:
+    """The table of a `LUT4`, or of one bit ("0", "1") of a carry cell."""
+    pins = tuple(cell["connections"][pin + half][0] for pin in _PINS)
+    return Table(int(cell["parameters"][f"INIT{half}"], 2), pins)
+
+
+def _merged(bit: Table, net: int, table: Table) -> Table | None:
+    """A bit of a chain that does what `bit` does behind `table`, which drives `net`; None if none can."""
+    inputs = tuple(dict.fromkeys((*(i for i in bit.inputs if i != net), *table.inputs)))
+    if len(inputs) > len(_PINS):
+        return None
+    cases = []
+    for levels in product((0, 1), repeat=len(inputs)):
+        values = dict(zip(inputs, levels, strict=True))
+        inner = {**values, net: table.output(values)}
+        cases.append((values, bit.output(inner), bit.carry(inner)))
+    return next(filter(None, (_arranged(pins, cases) for pins in _arrangements(inputs))), None)
+
+
+def _arrangements(inputs: tuple[int, ...]) -> Iterator[tuple[Bit, ...]]:
+    """Ways to put nets on the four pins that differ in which two are A and B, on which the carry depends."""
+    padded: tuple[Bit, ...] = (*inputs, *("1" for _ in range(len(_PINS) - len(inputs))))
+    for pins in permutations(padded):
+        if pins[2:] == tuple(sorted(pins[2:], key=str)):
+            yield pins
+
+
+def _arranged(pins: tuple[Bit, ...], cases: list[tuple[dict[int, int], int, int]]) -> Table | None:
+    """The table with these pins that gives the cases' outputs, and their carry wherever the output is 0."""
+    contents = known = 0
+
+    def demand(index: int, level: int) -> bool:
+        nonlocal contents, known
+        if known >> index & 1:
+            return contents >> index & 1 == level
+        known |= 1 << index
+        contents |= level << index
+        return True
+
+    blank = Table(0, pins)
+    for values, output, carry in cases:
+        index = blank.index(values)
+        if not demand(index, output) or (not output and not demand(index & 3, carry)):
+            return None
+    return Table(contents, pins)
