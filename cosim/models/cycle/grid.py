@@ -109,10 +109,11 @@ class CgraModel(EngineModel):
         words, cycles = 0, 0
         if address != KEEP:
             words, self._loaded = load(self._scratch, 16 * address, self.fabric, self.values)
-            cycles = LAST_CYCLES
+            cycles = LAST_CYCLES + self.fabric.pipelined
         if self._loaded is None:
             return words, cycles, None, Cause.BITSTREAM
-        # Pipelined: a cycle between arrays and their checks, another between a step and its accesses.
+        # Pipelined: a cycle between arrays and their checks, another between a step and its accesses. What
+        # loading finds comes a cycle later, too.
         late = int(self.fabric.pipelined)
         cycles += 1 + len(self._loaded.configuration.patches) + late
         wrong, work, arrays = self._done(self._loaded, scalars, iterations)
@@ -243,7 +244,7 @@ def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:
         launch.step, launch.cycle = step + 1, end + 1
 
 
-#: Cycles from the last request to the end of loading, or to the error of a header.
+#: Cycles from the last request to the end of loading, or to the error of a header; one more if pipelined.
 LAST_CYCLES = 2
 
 

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
-from hw.rtl.cgra.units import WIDTH, shown
+from hw.rtl.cgra.units import WIDTH, later, shown
 
 #: Elements of arrays by number.
 INT32, INT8, UINT8 = range(len(ELEMENTS))
@@ -139,7 +139,7 @@ class MemoryPort(Component):
         following, forbidden, length = self._array(m)
         offset = Mux(following.whole, self.index << 2, self.index)[: len(access.address)]
         beyond = self.index[len(length) :].any() | (self.index[: len(length)] >= length)
-        happens, outside = self.happens, self.happens & (forbidden | beyond)
+        happens, outside = self.happens, forbidden | beyond
         if self._pipelined:
             late = Signal(kept.shape(), reset_less=True)
             with m.If(self.advance):
@@ -148,9 +148,8 @@ class MemoryPort(Component):
                     late.address.eq(following.address + offset),
                     late.data.eq(self.value),
                 ]
-            happens, outside = (
-                shown(m, self.shows, *x) for x in (("happens", happens), ("outside", outside))
-            )
+            happens = shown(m, self.shows, "happens", happens)
+            outside = later(m, self.advance, "outside", outside)
             m.d.comb += access.eq(Mux(waits, kept, late))
         else:
             present = Signal(kept.shape())
@@ -163,7 +162,7 @@ class MemoryPort(Component):
             ]
         with m.If(self.shows if self._pipelined else self.advance):
             m.d.sync += kept.eq(access)
-        m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(outside)]
+        m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
         # A value that came before the next step can end stays for it.
         stayed = Signal(WIDTH)
         with m.If(self.moves):

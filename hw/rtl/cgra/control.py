@@ -201,29 +201,24 @@ class Control(Component):
             table.number.eq(number),
             last.eq(number == final),
         ]
-        looked: list[Value] = [table.space, table.base, table.length, table.element]
-        there: Value = checking & (number < settings.arrays)
-        if late:
-            looked, read = (
-                [Signal(value.shape(), name=f"looked{i}") for i, value in enumerate(looked)],
-                looked,
-            )
-            there, now = Signal(name="there"), there
-            m.d.sync += [there.eq(now), *(a.eq(b) for a, b in zip(looked, read, strict=True))]
-        space, base, length, element = looked
-        whole = element == INT32
+        base, length, whole = table.base, table.length, table.element == INT32
         bits = max(space_bytes(self._config)).bit_length()
-        end = Signal(bits + 1)
+        above = base[bits:].any() | length[bits:].any() | (whole & length[bits - 2 : bits].any())
+        above |= (table.element > UINT8) | (whole & (base[:2] != 0))
+        total = (base[:bits] + Mux(whole, length << 2, length)[:bits])[: bits + 1]
+        looked: list[Value] = [checking & (number < settings.arrays), table.space, total, above]
+        if late:
+            read = looked
+            looked = [Signal(value.shape(), name=f"looked{i}") for i, value in enumerate(read)]
+            m.d.sync += [a.eq(b) for a, b in zip(looked, read, strict=True)]
+        there, space, end, above = looked
         inside = Signal()
-        m.d.comb += end.eq(base[:bits] + Mux(whole, length << 2, length)[:bits])
         with m.Switch(space):
             for number_of, size in enumerate(space_bytes(self._config)):
                 bit = log2(size)
                 with m.Case(number_of):
                     m.d.comb += inside.eq(~end[bit + 1 :].any() & ~(end[bit] & end[:bit].any()))
-        above = base[bits:].any() | length[bits:].any() | (whole & length[bits - 2 : bits].any())
-        wrong = ~inside | above | (element > UINT8) | (whole & (base[:2] != 0))
-        m.d.comb += misplaced.eq(there & wrong)
+        m.d.comb += misplaced.eq(there & (~inside | above))
         m.d.sync += number.eq(Mux(checking & ~last, number + 1, 0))
         return last, number + 1 == final, misplaced
 

@@ -78,19 +78,24 @@ def placed_layout(fabric: Fabric) -> data.StructLayout:
 
 
 class _Position:
-    """Where in a bitstream a word is; `wrong`: one before is not right; `found`: it is not right itself."""
+    """Where in a bitstream a word is; `found`: it is wrong; `late`: the one before; `wrong`: an earlier one.
 
-    def __init__(self, placed: data.View[data.StructLayout], scratch_bytes: int):
+    Behind a word that is wrong nothing needs to be right: counts have the bits of what can be.
+    """
+
+    def __init__(self, placed: data.View[data.StructLayout], fabric: Fabric):
+        words = [fabric.kinds[pe].table_words for pe in fabric.having(Unit.TABLE)]
+        most = max(words, default=1).bit_length()
         self.section = Signal(Section)
-        self.wrong, self.found = Signal(), Signal()
+        self.wrong, self.late, self.found = Signal(), Signal(), Signal()
         #: The array, the word of the header, or the patch.
         self.item = Signal(len(placed.item))
         #: Words of the table section to come.
-        self.tables = Signal(scratch_bytes.bit_length())
+        self.tables = Signal((sum(words) + len(words)).bit_length())
         #: Words of the present table to come, and the place of the next one.
-        self.table_left, self.table_at = Signal(16), Signal(14)
+        self.table_left, self.table_at = Signal(most), Signal(most)
         #: The PE of the present table, the least that the next one may have.
-        self.table_pe, self.next_pe = Signal(len(placed.pe)), Signal(17)
+        self.table_pe, self.next_pe = Signal(len(placed.pe)), Signal(len(placed.pe) + 1)
         #: PE, context and word of an entry.
         self.pe, self.context = Signal(len(placed.pe)), Signal(len(placed.context))
         self.number = Signal(len(placed.word))
@@ -126,7 +131,8 @@ class Loader(Component):
     that cannot be, `verdict` at the end, and then `bad` says whether the rest is wrong.
 
     **Timing.** A word requested in cycle q is `placed`, or in the header checked, in q + 2; `verdict` comes
-    with the last word. One word per cycle in which the scratchpad is free.
+    with the last word. One word per cycle in which the scratchpad is free. In a pipelined fabric `error` and
+    `verdict` come a cycle later.
     """
 
     def __init__(self, config: MachineConfig, fabric: Fabric):
@@ -173,7 +179,7 @@ class Loader(Component):
             ]
         with m.Elif(self.error):
             m.d.sync += active.eq(0)
-        at = _Position(self.placed, self._config.scratch_bytes)
+        at = _Position(self.placed, self._fabric)
         word, valid, end = self._arrivals(m, place, accepted, last)
         begun = Signal()
         m.d.sync += begun.eq(self.begin)
@@ -189,23 +195,21 @@ class Loader(Component):
         self, m: Module, at: _Position, word: Value, valid: Value, beyond: Value, room: Value, total: Signal
     ) -> None:
         """Checks of the header: whether it is `beyond` the scratchpad, or has more than `room` words."""
-        wrong, settings = Signal(), self.settings
+        settings = self.settings
         heads = valid & (at.section == Section.HEADER)
-        with m.Switch(at.item):
-            with m.Case(0):
-                m.d.comb += wrong.eq((word != MARK) | beyond)
-            with m.Case(1):
-                m.d.comb += wrong.eq(word != self._fabric.hash)
-            with m.Case(2):
-                m.d.comb += wrong.eq((word < LEAST_WORDS) | _exceeds(word, room))
-            with m.Case(3):
-                ii, arrays, patches = word[20:], word[12:20], word[:12]
-                m.d.comb += wrong.eq(
-                    (ii == 0) | (ii > self._fabric.contexts) | (arrays > ARRAYS) | (patches > PATCHES)
-                )
-            with m.Case(4):
-                m.d.comb += wrong.eq((word == 0) | _exceeds(word, settings.ii << log2(self._fabric.stages)))
-        m.d.comb += self.error.eq(heads & wrong)
+        ii, arrays, patches = word[20:], word[12:20], word[:12]
+        checks: list[Value] = [
+            (word != MARK) | beyond,
+            word != self._fabric.hash,
+            (word < LEAST_WORDS) | _exceeds(word, room),
+            (ii == 0) | (ii > self._fabric.contexts) | (arrays > ARRAYS) | (patches > PATCHES),
+            (word == 0) | _exceeds(word, settings.ii << log2(self._fabric.stages)),
+        ]
+        wrong = Signal(len(checks))
+        late = self._fabric.pipelined
+        looked = heads & ~self.error if late else heads
+        self._found(m, wrong, Cat(looked & (at.item == i) & check for i, check in enumerate(checks)))
+        m.d.comb += self.error.eq(wrong.any())
         with m.If(heads), m.Switch(at.item):
             with m.Case(2):
                 m.d.sync += total.eq(word)
@@ -217,6 +221,10 @@ class Loader(Component):
                 ]
             with m.Case(4):
                 m.d.sync += settings.depth.eq(word)
+
+    def _found(self, m: Module, target: Signal, value: Value) -> None:
+        """What a word leads to: in a pipelined fabric in the cycle after."""
+        m.d["sync" if self._fabric.pipelined else "comb"] += target.eq(value)
 
     def _arrivals(
         self, m: Module, place: Signal, accepted: Value, last: Value
@@ -264,26 +272,27 @@ class Loader(Component):
             )
         m.d.comb += [
             mixed.eq(word ^ check),
-            self.verdict.eq(valid & end),
-            self.bad.eq(at.wrong | (at.section != Section.CHECK) | (mixed != (1 << WIDTH) - 1)),
         ]
+        bad = at.wrong | at.late | (at.section != Section.CHECK) | (mixed != (1 << WIDTH) - 1)
+        self._found(m, self.verdict, valid & end)
+        self._found(m, self.bad, bad)
         self._tell(m, at, word, valid, end)
-        with m.If(valid):
-            with m.Switch(at.section):
-                with m.Case(Section.HEADER):
-                    self._in_header(m, at, word)
-                with m.Case(Section.ARRAYS):
-                    self._in_arrays(m, at)
-                with m.Case(Section.PATCHES):
-                    self._in_patches(m, at, word)
-                with m.Case(Section.TABLES):
-                    self._in_tables(m, at, word)
-                with m.Case(Section.ENTRIES):
-                    self._in_entries(m, at)
-                with m.Default():
-                    m.d.sync += at.section.eq(Section.OVER)
-            with m.If(at.found):
-                m.d.sync += at.wrong.eq(1)
+        with m.If(valid), m.Switch(at.section):
+            with m.Case(Section.HEADER):
+                self._in_header(m, at, word)
+            with m.Case(Section.ARRAYS):
+                self._in_arrays(m, at)
+            with m.Case(Section.PATCHES):
+                self._in_patches(m, at, word)
+            with m.Case(Section.TABLES):
+                self._in_tables(m, at, word)
+            with m.Case(Section.ENTRIES):
+                self._in_entries(m, at)
+            with m.Default():
+                m.d.sync += at.section.eq(Section.OVER)
+        m.d.sync += at.late.eq(at.found)
+        with m.If(at.late):
+            m.d.sync += at.wrong.eq(1)
 
     def _tell(self, m: Module, at: _Position, word: Signal, valid: Signal, end: Signal) -> None:
         """`placed`: the word and where it goes."""
@@ -309,7 +318,9 @@ class Loader(Component):
         """Counts to the last word of the header, which says how long the tables are."""
         m.d.sync += at.item.eq(at.item + 1)
         with m.If(at.item == HEADER_WORDS - 1):
-            parts = Mux(self.settings.arrays != 0, Section.ARRAYS, self._after_arrays(word != 0))
+            parts = Mux(
+                self.settings.arrays != 0, Section.ARRAYS, self._after_arrays(word[: len(at.tables)] != 0)
+            )
             m.d.sync += [at.item.eq(0), at.tables.eq(word), at.section.eq(parts)]
             m.d.comb += at.found.eq(word[len(at.tables) :].any())
 
@@ -341,7 +352,7 @@ class Loader(Component):
                 (head.words == 0)
                 | (head.words >= at.tables)
                 | (head.words > self._table_words(m, head.pe))
-                | (head.pe < at.next_pe)
+                | (head.pe[: len(at.next_pe)] < at.next_pe)
             )
         with m.Else():
             m.d.sync += [at.table_left.eq(at.table_left - 1), at.table_at.eq(at.table_at + 1)]

@@ -62,14 +62,14 @@ class TableUnit(Component):
                 room.eq(Mux(beyond, 0, length - self.const[:bits])),
             ]
         index, happens, address = self.index[:bits], self.happens, Signal(len(read.addr))
-        outside = happens & (self.index[bits:].any() | (index >= count) | (index >= room))
+        outside = self.index[bits:].any() | (index >= count) | (index >= room)
         m.d.comb += address.eq(first + index)
         if self._pipelined:
-            outside = shown(m, self.shows, "outside", outside)
+            outside = later(m, self.advance, "outside", outside)
             happens = shown(m, self.shows, "happens", happens)
             address = later(m, self.advance, "address", address)
         m.d.comb += [
-            self.outside.eq(outside),
+            self.outside.eq(happens & outside),
             write.en.eq(self.write.enable),
             write.addr.eq(self.write.address),
             write.data.eq(self.write.data),

@@ -199,7 +199,7 @@ class Alu(Component):
                 rest = Cat(Mux(upper, below, above), upper) if len(above) else upper
                 m.d.comb += [empty.eq(upper & lower), zeros.eq(rest)]
                 parts.append((empty, zeros))
-            if len(parts) == 4:
+            if len(parts) == 2:
                 parts = [
                     (self._later(m, f"empty{i}", empty), self._later(m, f"zeros{i}", zeros))
                     for i, (empty, zeros) in enumerate(parts)

@@ -129,11 +129,11 @@ class SlowGrid(Base):
                 at = address + 4 * len(words)
                 words.append(int.from_bytes(self.memories.scratch[at : at + 4].tobytes(), "little"))
                 if not self.header(words, self.config.scratch_bytes - address):
-                    yield
+                    yield from [None] * (1 + self.fabric.pipelined)
                     return False
             if (len(words) < 3 or requested < words[2]) and not self.reads(1, 0):
                 requested += 1
-        yield
+        yield from [None] * (1 + self.fabric.pipelined)
         try:
             if zlib.crc32(b"".join(w.to_bytes(4, "little") for w in words[:-1])) == words[-1]:
                 self.grid.load(parse(words, self.fabric))

@@ -151,14 +151,14 @@ class Reference:
                 or (i == 4 and not 1 <= word <= ii * self.fabric.stages)
             )
             if wrong:
-                raise LaunchError(q + 2, Cause.BITSTREAM)
+                raise LaunchError(q + 2 + self.fabric.pipelined, Cause.BITSTREAM)
             if i == 2:
                 total = word
         try:
             self.configuration = parse(words, self.fabric)
         except InputError:
-            raise LaunchError(q + 2, Cause.BITSTREAM) from None
-        return q + 2
+            raise LaunchError(q + 2 + self.fabric.pipelined, Cause.BITSTREAM) from None
+        return q + 2 + self.fabric.pipelined
 
     def _step(
         self,
