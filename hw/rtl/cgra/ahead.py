@@ -68,13 +68,11 @@ class Ahead:
         self.fields = {f.name: contexts.fields[f.low : f.low + f.width] for f in layout.fields}
         self.const, self._init = contexts.const, contexts.init
         # In the first iterations some operands are others.
-        since = Signal(len(moment.ahead) + 1)
         self._early, self._active = Signal(), Signal()
         stage = self.fields["stage"]
         m.d.comb += [
-            since.eq(moment.ahead - stage),
-            self._early.eq(since[-1] | (~since[3:-1].any() & (since[:3] < self.fields["first"]))),
-            self._active.eq(~since[-1] & ~(moment.over & (moment.beyond >= stage))),
+            self._early.eq(moment.ahead < contexts.bound),
+            self._active.eq((moment.ahead >= stage) & ~(moment.over & (moment.beyond >= stage))),
         ]
 
     def held(self, name: str, value: Value) -> Signal:

@@ -7,6 +7,7 @@ from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.fabric import Fabric, Layout, layout
+from hw.fabric.layout import FIRST
 from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
 
 
@@ -19,7 +20,7 @@ class ContextMemory(Component):
     """The entries of a PE, one per context, in a block RAM of their own for every word.
 
     `write` selects the word that becomes `data` in context `at`. `fields`, `const` and `init` are those of
-    the context read last.
+    the context read last; `bound` is the sum of its `stage` and `first`.
 
     **Timing.** A word written in cycle t is read from t + 1 on; the entry of a context read in t is there in
     t + 1 and stays while `read` is 0. In a pipelined fabric it passes a register, which takes what was there
@@ -38,6 +39,7 @@ class ContextMemory(Component):
                 "read": In(1),
                 "context": In(bits),
                 "fields": Out(self.layout.bits),
+                "bound": Out((fabric.stages + FIRST).bit_length()),
                 "const": Out(WIDTH),
                 "init": Out(WIDTH),
             }
@@ -47,6 +49,7 @@ class ContextMemory(Component):
         m = Module()
         whole = self.layout.field_words
         out: list[Value] = []
+        read_now: list[Value] = []
         for i in range(self.layout.words):
             used = min(WIDTH, self.layout.bits - WIDTH * i) if i < whole else WIDTH
             word = memory.Memory(shape=used, depth=self._depth, init=[], attrs=BLOCK_RAM)
@@ -63,7 +66,20 @@ class ContextMemory(Component):
                 late = Signal(used, name=f"late{i}", reset_less=True)
                 with m.If(self.read):
                     m.d.sync += late.eq(read.data)
+            read_now.append(read.data)
             out.append(late if self._pipelined else read.data)
+        now = Cat(*read_now[:whole])
+        stage, first = (
+            now[f.low : f.low + f.width]
+            for name in ("stage", "first")
+            for f in self.layout.fields
+            if f.name == name
+        )
+        if self._pipelined:
+            with m.If(self.read):
+                m.d.sync += self.bound.eq(stage + first)
+        else:
+            m.d.comb += self.bound.eq(stage + first)
         m.d.comb += [
             self.fields.eq(Cat(*out[:whole])),
             self.const.eq(out[whole]),

@@ -67,16 +67,17 @@ class Ports(Component):
                 loads[p].eq(access.valid & ~access.store),
                 writes[p].eq(access.valid & access.store),
             ]
-        word = self._meetings(m)
+        same = self._same(m)
+        word = self._words_meet(m, same)
         # Loads: the first of every bank says which word it serves.
-        reads, first = self._first(m, "read", loads, SPACES)
+        reads, first = self._first(m, "read", loads, SPACES, same)
         served = [Signal(name=f"served{p}") for p in numbers]
         for p in numbers:
             shared = Cat(first[q] & word[q][p] for q in range(p)).any() if p else 0
             m.d.comb += served[p].eq((first[p] | shared) & ~self._held(self.access[p]))
         # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
         # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
-        places, foremost = self._first(m, "store", writes, SPACES[2:])
+        places, foremost = self._first(m, "store", writes, SPACES[2:], same)
         ready, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("ready", "stored"))
         for p in numbers:
             read = Cat(loads[q] & word[q][p] for q in numbers if q != p).any()
@@ -88,14 +89,18 @@ class Ports(Component):
         return m
 
     def _first(
-        self, m: Module, name: str, wants: list[Signal], spaces: Sequence[str]
+        self,
+        m: Module,
+        name: str,
+        wants: list[Signal],
+        spaces: Sequence[str],
+        same: dict[tuple[int, int], Signal],
     ) -> tuple[Asks, list[Signal]]:
         """Of every bank the first port that wants it: one bit per port and bank, and one per port.
 
         An access that must not be goes nowhere, and nothing is in its way.
         """
         found: Asks = {}
-        behind: list[list[Value]] = [[] for _ in wants]
         for space in spaces:
             numbers = self._parts[space][0]
             banks = range(1 << numbers.stop - numbers.start)
@@ -108,10 +113,17 @@ class Ports(Component):
                 for p, ask in enumerate(asks):
                     before = Cat(asks[:p]).any() if p else 0
                     m.d.comb += found[space][p][b].eq(ask & ~before)
-                    behind[p].append(there[p] & before)
         first = [Signal(name=f"first_{name}{p}") for p in range(self._ports)]
         for p, want in enumerate(wants):
-            m.d.comb += first[p].eq(want & ~Cat(*behind[p]).any())
+            before = [
+                wants[q]
+                & getattr(self.access[q], space)
+                & getattr(self.access[p], space)
+                & same[q, p][self._parts[space][0]].all()
+                for q in range(p)
+                for space in spaces
+            ]
+            m.d.comb += first[p].eq(want & ~Cat(*before).any())
         return found, first
 
     def _select(self, access: Value, space: str, bank: int) -> Value:
@@ -125,23 +137,28 @@ class Ports(Component):
         acc = [self._select(access, "acc", b) & self.acc.held[b] for b in range(self._config.acc_banks)]
         return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
 
-    def _meetings(self, m: Module) -> list[list[Signal]]:
+    def _same(self, m: Module) -> dict[tuple[int, int], Signal]:
+        """For pairs of ports, which bits of their addresses are the same."""
+        found = {}
+        for p in range(self._ports):
+            for q in range(p):
+                one, other = self.access[q].address, self.access[p].address
+                found[q, p] = Signal(len(one), name=f"same{q}_{p}")
+                m.d.comb += found[q, p].eq(~(one ^ other))
+        return found
+
+    def _words_meet(self, m: Module, same: dict[tuple[int, int], Signal]) -> list[list[Signal]]:
         """For pairs of ports, whether they mean one word (of the accumulator, one row).
 
         Spaces that are smaller than others have zeros in the highest bits of addresses.
         """
         row = self._parts["acc"][1].start
         word = [[Signal() for _ in range(self._ports)] for _ in range(self._ports)]
-        for q in range(self._ports):
-            for p in range(q):
-                one, other = self.access[p], self.access[q]
-                meet, same = Signal(name=f"word{p}_{q}"), Signal(len(one.address), name=f"same{p}_{q}")
-                space = Cat(getattr(one, s) & getattr(other, s) for s in SPACES).any()
-                m.d.comb += [
-                    same.eq(~(one.address ^ other.address)),
-                    meet.eq(space & same[row:].all() & (one.acc | same[2:row].all())),
-                ]
-                word[p][q] = word[q][p] = meet
+        for (q, p), bits in same.items():
+            one, other = self.access[q], self.access[p]
+            meet = word[p][q] = word[q][p] = Signal(name=f"word{q}_{p}")
+            space = Cat(getattr(one, s) & getattr(other, s) for s in SPACES).any()
+            m.d.comb += meet.eq(space & bits[row:].all() & (one.acc | bits[2:row].all()))
         return word
 
     def _ask(self, m: Module, reads: Asks) -> None:
