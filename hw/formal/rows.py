@@ -95,17 +95,16 @@ class LoadWalk:
     """
 
     def __init__(self, bench: Bench, dut: Component, path: str, op: Value, width: int):
-        names = ["active", "in_memory", "first_of_row", "first", "align", "beats", "end", "tail"]
+        names = ["active", "in_memory", "first_of_row", "first", "follow", "beats", "final", "tail"]
         names += ["fills", "tails", "reach"]
         r = {n: bench.register(dut, f"{path}/{n}") for n in names}
         self.active, self.in_memory, self.first_of_row = r["active"], r["in_memory"], r["first_of_row"]
-        self._first, self._align, self._tail, self._shift = r["first"], r["align"], r["tail"], log2(width)
+        self._first, self._tail, self._shift = r["first"], r["tail"], log2(width)
+        self._align = (r["follow"] - op.load_stride)[: self._shift]
         beats = r["beats"].as_signed()
-        self._left = Value.cast(((beats + 1) << self._shift) + r["end"])
+        self._left = Value.cast(((beats + 1) << self._shift) + r["final"] + 1)
         self._flags = (
             (beats >= -1)
-            & (r["end"] >= 1)
-            & (r["end"] <= width)
             & (r["fills"] == op.load_pad_inner.any())
             & (r["tails"] == op.load_pad_outer.any())
             & (r["reach"] == (op.inner + op.load_pad_inner))

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.rtl.bits import at_most, log2, place
+from hw.rtl.bits import at_most, log2, place, reaches
 from hw.rtl.interfaces import ErrorReport, ReadRequest, operation, report_of, windows_layout
 from hw.rtl.memory.load_steps import forms_patches, loader_target, operation_layout, step_layout
 from hw.rtl.memory.load_walker import LoadWalker
@@ -144,11 +144,11 @@ class LoadRequests(Component):
             with m.If(self._moves & patches.leaves_line):
                 m.d.sync += op.memory.eq(op.memory + op.conv_line)
         with m.If(self._begin | (self._moves & follows)):
-            m.d.sync += first.eq(Mux(loads, op.memory, first + op.load_stride))
+            m.d.sync += first.eq(Mux(loads, op.memory, first) + Mux(loads, 0, op.load_stride))
         span = Signal(isa.SIZE_BITS)
         row, last = Signal(32, name="row"), Signal(33, name="row_last")
         inside, word = Signal(name="inside"), Signal(32 - shift, name="word")
-        within = [(row >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
+        within = [reaches(row, w.first) & reaches(w.last, last[:32]) & w.read for w in self.windows]
         m.d.comb += span.eq(op.inner - 1)
         with m.If(self._moves):
             m.d.sync += [
@@ -220,7 +220,7 @@ class LoadRequests(Component):
         shape = self.step.payload.shape()
         step = Signal(data.StructLayout(dict.fromkeys(_ASKS, 1) | dict(shape.members)), name="step_chosen")
         of_rows: dict[str, Value] = {name: row[name] for name in row.shape().members}
-        of_rows |= {"fresh": Const(1), "skip": Const(0), "read_from": Const(0), "used_to": Const(self._width)}
+        of_rows |= {"skip": Const(0), "read_from": Const(0), "used_to": Const(self._width)}
         of_rows["read_to"] = Mux(row.reads, self._width, 0)
         for name in step.shape().members:
             of_row = of_rows[name]
@@ -250,4 +250,4 @@ class LoadRequests(Component):
         with m.If(free):
             m.d.sync += [valid.eq(enters & ~fails & ~self.stop), is_fill.eq(~step.reads)]
         with m.If(enters & step.reads):
-            m.d.sync += address.eq(Mux(step.starts, word, address + 1))
+            m.d.sync += address.eq(Mux(step.starts, word, address) + ~step.starts)

@@ -67,7 +67,7 @@ def step_layout(config: MachineConfig, port: str) -> data.StructLayout:
 
     Of patches bytes from `read_from` to before `read_to` are of memory, others are filled; from `used_to` on
     they are of no pixel. Of the rest every stride-th from `skip` on is kept, and of these, as numbered then,
-    some are written. Unless `fresh` the bytes are those of the step before.
+    some are written. A step that does not read has the word of the last one that did.
     """
     shape, width = loader_target(config, port), config.port_bytes(port)
     count = log2(width) + 1
@@ -82,7 +82,7 @@ def step_layout(config: MachineConfig, port: str) -> data.StructLayout:
     }
     if forms_patches(config, port):
         numbers = dict.fromkeys(("read_from", "read_to", "used_to", "skip"), Shape(count))
-        members |= {"fresh": Shape(1), **numbers}
+        members |= numbers
     return data.StructLayout(members)
 
 
@@ -107,7 +107,7 @@ class StepQueue(Component):
         writer, reader = storage.write_port(), storage.read_port()
         # `behind` follows `front`, so that whether something leaves, which is known late, chooses only.
         front, behind = Signal(range(STEPS)), Signal(range(STEPS), init=1)
-        leaves, filled = Signal(), Signal(range(STEPS))
+        leaves, entered, filled = Signal(), Signal(), Signal(range(STEPS))
         m.d.comb += [
             leaves.eq(self.out.valid & self.out.ready),
             writer.en.eq(1),  # what does not stay is written over
@@ -119,7 +119,8 @@ class StepQueue(Component):
         m.d.sync += [
             writer.addr.eq(writer.addr + self.enters),
             front.eq(reader.addr),
-            self.out.valid.eq(Mux(leaves, behind != writer.addr, front != writer.addr)),
+            entered.eq(self.enters),
+            self.out.valid.eq(Mux(leaves, behind != writer.addr, self.out.valid | entered)),
             self.room.eq(~filled[3:].all()),
         ]
         with m.If(leaves):

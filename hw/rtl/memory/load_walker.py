@@ -54,8 +54,8 @@ class LoadWalker(Component):
         # Beats of the segment, and rows of the present kind, behind this one, less one: negative in the last.
         beats, rows = Signal(signed(size + 2 - shift)), Signal(signed(size + 1))
         tail = Signal()  # the row lies behind those with memory beats
-        align = Signal(shift)
-        end = Signal(shift + 1)  # of the segment's last beat
+        follow = Signal(shift)  # where a row behind this one begins in its word, if it has memory beats
+        final = Signal(shift)  # the segment's last byte in its word
         ends_segment, ends_row, last_row, more_rows, ends_all = (
             Signal(name=n) for n in ("ends_segment", "ends_row", "last_row", "more_rows", "ends_all")
         )
@@ -65,10 +65,10 @@ class LoadWalker(Component):
             last_row.eq(rows[-1]),
             more_rows.eq(~tail & ~last_row),
             ends_all.eq(ends_row & last_row & (tail | ~tails)),
-            self.end.eq(Mux(ends_segment, end, width)),
+            self.end.eq(Mux(ends_segment, final, width - 1) + 1),
             self.new_row.eq(self.active & ends_row & ~ends_all),
             self.last.eq(self.active & ends_all),
-            self.next_align.eq(Mux(more_rows, align + d.step, 0)),
+            self.next_align.eq(Mux(more_rows, follow, 0)),
         ]
 
         begins = self.begin | ends_row
@@ -80,14 +80,14 @@ class LoadWalker(Component):
                 self.first.eq(Mux(begins, low, 0)),
             ]
             with m.If(self.begin | ends_segment):
-                m.d.sync += [end.eq(left[:shift] + 1), self.in_memory.eq(self.begin | (ends_row & more_rows))]
+                m.d.sync += [final.eq(left), self.in_memory.eq(self.begin | (ends_row & more_rows))]
             with m.If(begins):
                 of_kind = Mux(self.begin, d.outer, Mux(last_row, d.pad_outer, rows[:size]))
                 fresh = self.begin | last_row
                 m.d.sync += [
                     tail.eq(~self.begin & ~more_rows),
                     rows.eq(of_kind + Cat(~fresh, 1).as_signed()),
-                    align.eq(low),
+                    follow.eq(low + d.step),
                 ]
             m.d.sync += self.active.eq(self.begin | (self.active & ~ends_all))
         return m

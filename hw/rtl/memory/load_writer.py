@@ -62,7 +62,7 @@ class LoadWriter(Component):
         with m.If(self.operation.ready):
             m.d.sync += [d.eq(self.operation.payload), held.eq(self.operation.valid)]
 
-        word, mask = self._patch_bytes(m, d, arrived, moves) if self._patches else self._row_bytes(d, arrived)
+        word, mask = self._patch_bytes(m, d, arrived) if self._patches else self._row_bytes(d, arrived)
         kept = self._keep(m, d, arrived, moves, word, mask)
         valid, last, failed = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -83,7 +83,6 @@ class LoadWriter(Component):
         """The first stage: a step, and the word that it awaits; what the step's ranges of bytes mean."""
         width, step, source = self._width, self.step.payload, self.response.payload
         values = {
-            "data": source.data,
             "error": source.error,
             "mask": range_mask(step.write_from, step.write_to, width),
             **{name: step[name] for name in ("last", "reads", "start", "block", "lane")},
@@ -92,39 +91,38 @@ class LoadWriter(Component):
             values |= {
                 "from_memory": range_mask(step.read_from, step.read_to, width),
                 "pixels": ~from_mask(step.used_to, width),
-                **{name: step[name] for name in ("fresh", "skip")},
+                "skip": step.skip,
             }
-        shapes = {name: Value.cast(value).shape() for name, value in values.items()}
+        shapes = {name: Value.cast(value).shape() for name, value in values.items()} | {"data": 8 * width}
         arrived = Signal(data.StructLayout(shapes), reset_less=True)
-        comes = Signal()
+        comes, awaits = Signal(), Signal()
         m.d.comb += [
+            awaits.eq(self.step.valid & step.reads),
             comes.eq(self.step.valid & (~step.reads | self.response.valid)),
             self.step.ready.eq(comes),
             # Answers behind a stop are taken and dropped.
-            self.response.ready.eq(self.stop | (self.step.valid & step.reads)),
+            self.response.ready.eq(self.stop | awaits),
         ]
         m.d.sync += [moves.eq(comes), *[arrived[name].eq(value) for name, value in values.items()]]
+        with m.If(awaits):  # a beat of patches is kept for its later steps
+            m.d.sync += arrived.data.eq(source.data)
         return arrived
 
     def _row_bytes(self, d: Value, arrived: Value) -> tuple[Value, Value]:
         """The bytes of a beat, and which of them are written."""
         return Mux(arrived.reads, arrived.data, d.fill.replicate(self._width)), arrived.mask
 
-    def _patch_bytes(self, m: Module, d: Value, arrived: Value, moves: Value) -> tuple[Value, Value]:
+    def _patch_bytes(self, m: Module, d: Value, arrived: Value) -> tuple[Value, Value]:
         """The same where a beat may have several steps, and every stride-th of its bytes is written."""
         width = self._width
         m.submodules.strided = strided = StridedBytes(width)
-        before, filled = Signal(8 * width), Signal(8 * width)  # bytes of the step before; of a fresh beat
         answered = [arrived.data.word_select(i, 8) for i in range(width)]
         m.d.comb += [
-            filled.eq(Cat(Mux(arrived.from_memory[i], answered[i], d.fill) for i in range(width))),
-            strided.data.eq(Mux(arrived.fresh, filled, before)),
+            strided.data.eq(Cat(Mux(arrived.from_memory[i], answered[i], d.fill) for i in range(width))),
             strided.valid.eq(arrived.pixels),
             strided.skip.eq(arrived.skip),
             strided.stride.eq(d.stride),
         ]
-        with m.If(moves):
-            m.d.sync += before.eq(strided.data)
         return strided.chosen, strided.chosen_valid & arrived.mask
 
     def _kept_layout(self) -> data.StructLayout:

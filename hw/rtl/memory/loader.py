@@ -102,7 +102,7 @@ class Loader(Component):
             answered.eq(self.memory.response.valid & self.memory.response.ready),
         ]
         with m.If(asked ^ answered):
-            m.d.sync += outstanding.eq(outstanding + Mux(answered, -1, 1))
+            m.d.sync += outstanding.eq(outstanding + Mux(asked, 1, -1))
         m.d.comb += [
             requests.room.eq(in_flight != limit),
             requests.windows.eq(self.windows),

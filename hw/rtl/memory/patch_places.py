@@ -21,7 +21,7 @@ COLUMN_BITS = isa.SIZE_BITS + 2
 
 
 #: Of the place of a step, flags and numbers of bytes of the beat.
-_FLAGS = ("told", "checks", "starts", "last", "fresh", "reads")
+_FLAGS = ("told", "checks", "starts", "last", "reads")
 _NUMBERS = ("read_from", "read_to", "used_to", "skip", "write_from", "write_to")
 
 
@@ -64,7 +64,7 @@ class PatchPlaces(Component):
         shift = log2(width)
         where = self._where = Signal(place_layout(self._shape, width), name="where")
         column, skip = self._columns(m, walker)
-        left = Signal(signed(COLUMN_BITS + 1))
+        left, none = Signal(signed(COLUMN_BITS + 1)), Signal()
         first_read, reads = Signal(init=1), Signal()  # up to the first request of a row; a request
         m.d.comb += reads.eq(walker.first_of_beat & walker.reads)
         m.d.comb += left.eq(self.shape.out_cols - column)
@@ -76,18 +76,17 @@ class PatchPlaces(Component):
                 where.starts.eq(first_read),
                 first_read.eq(~walker.placing | walker.end_of_row | (first_read & ~reads)),
                 where.last.eq(walker.last),
-                where.fresh.eq(walker.first_of_beat),
                 where.reads.eq(reads),
                 *self._bytes(walker),
                 *placed,
                 where.skip.eq(Mux(skip[shift:].any(), width, skip)),
-                # -column and left, cut to 0 up to the width.
+                # -column and left, cut to 0 up to the width, left a step later.
                 where.write_from.eq(
                     Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)
                 ),
-                where.write_to.eq(
-                    Mux(left[-1] | ~walker.placing, 0, Mux(left[shift:-1].any(), width, left[:shift]))
-                ),
+                none.eq(left[-1] | ~walker.placing),
+                where.write_to.eq(Cat(left[:shift], left[shift:-1].any())),
+                self.place.write_to.eq(Mux(none, 0, Mux(where.write_to[-1], width, where.write_to))),
             ]
         return m
 
@@ -135,19 +134,26 @@ class PatchPlaces(Component):
             following.eq(total(beat_column, by["beat"].quotient, under)),
             following_skip.eq(beat_less + Mux(under, shape.stride_w, 0)),
         ]
+        # Where columns begin again: those of a row, of the next beat, or of the present one.
+        fresh, again, again_skip = Signal(), Signal(signed(COLUMN_BITS)), Signal(isa.KERNEL_BITS)
+        m.d.comb += [
+            fresh.eq(walker.end_of_row | ~walker.placing),
+            again.eq(beat_column),
+            again_skip.eq(beat_skip),
+        ]
+        with m.If(fresh):
+            m.d.comb += [again.eq(-by["align"].quotient), again_skip.eq(by["align"].remainder)]
+        with m.Elif(walker.end_of_beat):
+            m.d.comb += [again.eq(following), again_skip.eq(following_skip)]
         with m.If(self.advance):
-            m.d.sync += [
-                column.eq(difference(column, by["dilation"].quotient, over)),
-                skip.eq(Mux(over, less, further)),
-            ]
-            with m.If(walker.end_of_columns):
-                m.d.sync += [column.eq(beat_column), skip.eq(beat_skip)]
-            with m.If(walker.end_of_beat):
-                m.d.sync += [column.eq(following), skip.eq(following_skip)]
-                m.d.sync += [beat_column.eq(following), beat_skip.eq(following_skip)]
-            with m.If(walker.end_of_row | ~walker.placing):
-                m.d.sync += [column.eq(-by["align"].quotient), skip.eq(by["align"].remainder)]
-                m.d.sync += [beat_column.eq(-by["align"].quotient), beat_skip.eq(by["align"].remainder)]
+            m.d.sync += [beat_column.eq(again), beat_skip.eq(again_skip)]
+            with m.If(walker.end_of_columns | ~walker.placing):
+                m.d.sync += [column.eq(again), skip.eq(again_skip)]
+            with m.Else():
+                m.d.sync += [
+                    column.eq(difference(column, by["dilation"].quotient, over)),
+                    skip.eq(Mux(over, less, further)),
+                ]
         return column, skip
 
     def _output_row(self, m: Module, walker: PatchWalker) -> Value:

@@ -3,8 +3,6 @@
 docs/machine.md, "Patches".
 """
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
@@ -80,18 +78,17 @@ class Divider(Component):
 
 
 class Countdown:
-    """A count of what is left, and whether this is one, both in registers: much follows from the latter."""
+    """What is left of a loop: its steps behind the present one, less one, so that `one` is the sign."""
 
     def __init__(self, bits: int, name: str):
-        self.left, self.one = Signal(bits, name=name), Signal(name=f"{name}_one")
+        self._left = Signal(signed(bits + 1), name=name)
+        self.one = self._left[-1]
 
-    def load(self, value: Value, one: Value | None = None) -> list[Any]:
-        """Begin with a number; `one` says whether it is 1 where that is known sooner."""
-        return [self.left.eq(value), self.one.eq(value == 1 if one is None else one)]
-
-    def step(self) -> list[Any]:
-        """One less."""
-        return [self.left.eq(self.left - 1), self.one.eq(self.left == 2)]
+    def count(self, m: Module, goes: Value, begins: Value, steps: Value) -> None:
+        """If it goes, it begins with so many steps, or has one less; one adder does both."""
+        base = Mux(begins, Cat(steps, 0).as_signed(), self._left)
+        with m.If(goes):
+            m.d.sync += self._left.eq(base + Cat(~begins, 1).as_signed())
 
 
 class PatchWalker(Component):
@@ -163,76 +160,72 @@ class PatchWalker(Component):
         self._kernel_rows, self._columns, self._uses_left = (
             Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
-        self._above, self._final = Signal(name="above"), Signal(name="final")  # last channel of the last row
+        self._above = Signal(name="above")
         self._uses = Signal(isa.KERNEL_BITS, name="uses")  # kernel rows that were found
-        m.d.comb += [
-            self.active.eq(self.preparing | self.scanning | self.settling | self.deciding | self.placing),
-            self.dividing.eq(self.preparing & (self.number < DIVIDE_STEPS)),
-        ]
+        m.d.comb += self.active.eq(
+            self.preparing | self.scanning | self.settling | self.deciding | self.placing
+        )
         self._find_rows(m)
         self._find_beats(m)
         with m.If(self.advance):
             self._step(m)
+            self._count(m)
         with m.If(~self.preparing):
             m.d.sync += self.number.eq(0)
         with m.If(self.start):
-            m.d.sync += self.preparing.eq(1)
+            m.d.sync += [self.preparing.eq(1), self.dividing.eq(1)]
         return m
 
     def _step(self, m: Module) -> None:
-        """What a step of each kind changes of the loops; the order decides where several happen at once."""
-        shape, lines, part, channels = self.shape, self._lines, self._part, self._channels
+        """What a step of each kind changes, but counters; the order decides where several happen at once."""
+        shape = self.shape
         with m.If(self.preparing):
             m.d.sync += self.number.eq(self.number + 1)
+            with m.If(self.number == DIVIDE_STEPS - 1):
+                m.d.sync += self.dividing.eq(0)
             with m.If(self.number == 0):
-                m.d.sync += [*lines.load(shape.height), *part.load(shape.top)]
                 m.d.sync += [self._above.eq(shape.top.any()), self.line_in_memory.eq(0)]
             with m.If((self.number == 1) & ~self._above):
-                m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
+                m.d.sync += self.line_in_memory.eq(shape.rows.any())
             with m.If(self.number == self._setup - 1):
                 m.d.sync += self.preparing.eq(0)
         with m.If(self.found):
             m.d.sync += [self._uses.eq(self._uses + 1), self.used.eq(1), self.twice.eq(self.used)]
-        with m.If(self.scanning):
-            m.d.sync += self._kernel_rows.step()
-            with m.If(self._kernel_rows.one):
-                m.d.sync += [self.scanning.eq(0), self.settling.eq(1)]
+        with m.If(self.scanning & self._kernel_rows.one):
+            m.d.sync += [self.scanning.eq(0), self.settling.eq(1)]
         with m.If(self.settling):
             m.d.sync += [self.settling.eq(0), self.deciding.eq(1)]
         with m.If(self.deciding):
-            m.d.sync += [
-                self.deciding.eq(0),
-                self.placing.eq(self.used),
-                self.first_of_beat.eq(self.used),
-                *self._uses_left.load(self._uses, self.used & ~self.twice),
-                *self._columns.load(shape.kernel_w),
-            ]
+            m.d.sync += [self.deciding.eq(0), self.placing.eq(self.used), self.first_of_beat.eq(self.used)]
         with m.If(self.placing):
-            m.d.sync += [*self._columns.step(), self.first_of_beat.eq(self.end_of_beat)]
-            with m.If(self.end_of_columns):
-                m.d.sync += [*self._columns.load(shape.kernel_w), *self._uses_left.step()]
-            with m.If(self.end_of_beat):
-                m.d.sync += self._uses_left.load(self._uses, ~self.twice)
-            with m.If(self.end_of_row):
-                m.d.sync += [*channels.step(), self._final.eq(lines.one & (channels.left == 2))]
+            m.d.sync += self.first_of_beat.eq(self.end_of_beat)
         with m.If(self.end_of_line):
-            m.d.sync += [*lines.step(), *part.step(), self.first_of_beat.eq(0)]
-            with m.If(part.one):
+            m.d.sync += self.first_of_beat.eq(0)
+            with m.If(self._part.one):
                 m.d.sync += [self._above.eq(0), self.line_in_memory.eq(self._above & shape.rows.any())]
-                with m.If(self._above):
-                    m.d.sync += part.load(shape.rows)
         with m.If(self.begins_line):
-            last_line = Mux(self.preparing, lines.one, lines.left == 2)
             m.d.sync += [
                 self.scanning.eq(~self.last),
                 self.placing.eq(0),
-                *self._kernel_rows.load(shape.kernel_h),
                 self._uses.eq(0),
                 self.used.eq(0),
                 self.twice.eq(0),
-                *channels.load(self.outer),
-                self._final.eq(last_line & (self.outer == 1)),
             ]
+
+    def _count(self, m: Module) -> None:
+        """The loops. What one begins with is chosen before it is known whether it goes."""
+        shape, part, begins = self.shape, self._part, self.preparing & (self.number == 0)
+        below = self.preparing & (self.number == 1) & ~self._above
+        self._lines.count(m, begins | self.end_of_line, self.preparing, shape.height)
+        rows = Mux(begins, shape.top, shape.rows)
+        part.count(m, begins | below | self.end_of_line, self.preparing | (part.one & self._above), rows)
+        self._kernel_rows.count(m, self.scanning | self.begins_line, ~self.scanning, shape.kernel_h)
+        for loop, goes, steps in (
+            (self._channels, self.end_of_row | self.begins_line, self.outer),
+            (self._uses_left, self.deciding | self.end_of_columns, self._uses),
+            (self._columns, self.deciding | self.placing, shape.kernel_w),
+        ):
+            loop.count(m, goes, ~self.placing | loop.one, steps)
 
     def _find_rows(self, m: Module) -> None:
         """Which kernel rows use the image row y: y - i*dilation_h = row*stride_h + rest of kernel row i."""
@@ -252,7 +245,7 @@ class PatchWalker(Component):
             less.eq(rest - divider.remainder),
             self.borrow.eq(less[-1]),
             self.end_of_line.eq((self.end_of_row & self._channels.one) | useless),
-            self.last.eq((self.end_of_row & self._final) | (useless & self._lines.one)),
+            self.last.eq(self.end_of_line & self._lines.one),
             self.begins_line.eq(self.end_of_line | (self.preparing & (self.number == self._setup - 1))),
             next_row.eq(Mux(self.preparing, 0, line_row + self.next_output_row)),
             next_rest.eq(Mux(self.preparing | self.next_output_row, 0, line_rest + 1)),
@@ -275,7 +268,9 @@ class PatchWalker(Component):
         """Where the beat lies in the image row."""
         shift, align = log2(self._width), Signal(signed(log2(self._width) + 1))
         first, last, used = (n[shift:] for n in (self.first_read, self.last_read, self.last_used))
-        following, within = Signal(PIXEL_BITS - shift), Signal()  # the number of the next beat
+        following = Signal(PIXEL_BITS - shift)  # the number of the next beat
+        begun = Signal()  # the beat before holds pixels that are read, and not the last
+        within = self.at_first_read | begun
         first_beat = Signal()
         m.d.comb += [
             align.eq(self.align - 1),
@@ -298,7 +293,7 @@ class PatchWalker(Component):
                 self.at_first_read.eq(following == first),
                 self.at_last_read.eq(following == last),
                 self.at_last_used.eq(following == used),
-                within.eq((following == first) | (within & ~self.at_last_read)),
+                begun.eq(within & ~self.at_last_read),
             ]
             with m.If(self.begins_line | self.end_of_row):
                 m.d.sync += [
@@ -307,5 +302,5 @@ class PatchWalker(Component):
                     self.at_first_read.eq(first == 0),
                     self.at_last_read.eq(last == 0),
                     self.at_last_used.eq(used == 0),
-                    within.eq(first == 0),
+                    begun.eq(0),
                 ]

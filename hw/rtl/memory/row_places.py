@@ -51,11 +51,11 @@ class RowPlaces(Component):
         behind = Signal(signed(len(self.start) + 1))
         steps = Mux(by_lanes, behind[of_lane:], behind[of_bank:])[: bits_for(spread)]
         pitch = Mux(by_lanes, self.pitch, shape.banks)
-        wrap = (lane == shape.lanes - 1) if of_lane else Const(1, 1)
         next_lane = Mux(by_lanes, 0, lane + 1)[: len(lane)] if of_lane else Const(0, 1)
         # The row that begins: column of its element 0, and the place of its byte 0 in the beat.
         row_base, following, align = Signal(len(base)), Signal(len(base)), Signal(log2(self._width))
-        jump = Mux(by_lanes, 1, Mux(wrap, self.pitch, 0))
+        # From a row to the next; not needed with `begin`, when the pitch is not there yet.
+        jump = Signal(len(base)) if of_lane else self.pitch
         m.d.comb += [
             behind.eq(self.start + self.end),
             following.eq(place(base + jump, shape.columns)),
@@ -70,6 +70,9 @@ class RowPlaces(Component):
                     self.start.eq(Mux(by_lanes, 0, row_base[:of_bank]) - align),
                     lane.eq(Mux(self.begin, 0, next_lane)),
                 ]
+                if of_lane:
+                    wraps = ~self.begin & (lane == shape.lanes - 2)  # behind the row that begins
+                    m.d.sync += jump.eq(Mux(by_lanes, 1, Mux(wraps, self.pitch, 0)))
             with m.Else():
                 m.d.sync += [
                     self.start.eq(Mux(by_lanes, low(behind, of_lane), low(behind, of_bank))),
