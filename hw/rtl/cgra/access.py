@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
-from hw.rtl.cgra.units import WIDTH, later, shown
+from hw.rtl.bits import where
+from hw.rtl.cgra.units import WIDTH, any_of, later, shown
 
 #: Elements of arrays by number.
 INT32, INT8, UINT8 = range(len(ELEMENTS))
@@ -47,6 +48,10 @@ def access_layout(config: MachineConfig) -> data.StructLayout:
     }
     return data.StructLayout(members)
 
+
+#: What banks bring to a port: the word of an element, the bytes of it that are the lowest of the element and
+#: its sign, one bit each, and whether it is a word; all 0 where there is no load.
+Arrived = data.StructLayout({"word": WIDTH, "lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1})
 
 #: A change of an array: which parts of it take `data` (`kind`: space and element).
 ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARRAY_BITS, "data": WIDTH})
@@ -98,13 +103,13 @@ class MemoryPort(Component):
 
     `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
     an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
-    step may end meanwhile. `arrived` is the value of a load that was served in the cycle before, else 0;
+    step may end meanwhile. `arrived` is what a load brings that was served in the cycle before, else 0;
     `fresh` says that there is one. `shows` says that no access of any port is open. Where
     `moves` is 1 without `advance`, loads are forgotten.
 
     **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
-    load of a step is `y` when the next step ends, and until then. In a pipelined fabric all of that comes a
-    step later, accesses in the first cycle then in which `shows` is 1.
+    load of a step is `y` when the next step ends, and until then. In a pipelined fabric accesses come a step
+    later, in the first cycle then in which `shows` is 1, and `y` another step later.
     """
 
     def __init__(self, config: MachineConfig, pipelined: bool = False):
@@ -127,7 +132,7 @@ class MemoryPort(Component):
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
-                "arrived": In(WIDTH),
+                "arrived": In(Arrived),
                 "y": Out(WIDTH),
             }
         )
@@ -164,12 +169,23 @@ class MemoryPort(Component):
             m.d.sync += kept.eq(access)
         m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
         # A value that came before the next step can end stays for it.
-        stayed = Signal(WIDTH)
+        stayed, loaded = Signal(Arrived), Signal(Arrived)
         with m.If(self.moves):
             m.d.sync += stayed.eq(0)
         with m.Elif(self.fresh):
             m.d.sync += stayed.eq(self.arrived)
-        m.d.comb += self.y.eq(self.arrived | stayed)
+        either = self.arrived.as_value() | stayed.as_value()
+        if self._pipelined:
+            # From a block RAM it is too far to the other PEs.
+            with m.If(self.moves):
+                m.d.sync += loaded.as_value().eq(either)
+        else:
+            m.d.comb += loaded.as_value().eq(either)
+        parts = [loaded.word.word_select(i, 8) for i in range(WIDTH // 8)]
+        sign = Cat(mine & part[7] for mine, part in zip(loaded.signs, parts, strict=True)).any()
+        lowest = any_of(where(mine, part) for mine, part in zip(loaded.lowest, parts, strict=True))
+        rest = where(loaded.whole, loaded.word[8:]) | sign.replicate(WIDTH - 8)
+        m.d.comb += self.y.eq(Cat(lowest, rest))
         return m
 
     def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:

@@ -10,7 +10,7 @@ from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.fabric.layout import ARRAYS, made
 from hw.rtl.bits import where
-from hw.rtl.cgra.access import ArrayWrite, MemoryPort, access_layout
+from hw.rtl.cgra.access import ArrayWrite, Arrived, MemoryPort, access_layout
 from hw.rtl.cgra.ahead import Ahead, Choice, Operand, moment_layout
 from hw.rtl.cgra.context import ContextMemory, context_bits
 from hw.rtl.cgra.table import TableUnit, TableWrite
@@ -103,7 +103,7 @@ class ProcessingElement(Component):
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
-                "arrived": In(WIDTH),
+                "arrived": In(Arrived),
             }
         super().__init__(ports)  # type: ignore[arg-type]
 
@@ -182,7 +182,7 @@ class ProcessingElement(Component):
         units, happens, pipelined = self.kind.units, self.advance & holds, self._fabric.pipelined
         moves = self.advance | self.rests if pipelined else self.advance
         sooner: list[Value] = []
-        later, outside = self._accesses(m, ahead, operands, happens, moves)
+        later, loaded, outside = self._accesses(m, ahead, operands, happens, moves)
         if Unit.ALU in units:
             m.submodules.alu = alu = Alu(pipelined)
             m.d.comb += [
@@ -204,20 +204,22 @@ class ProcessingElement(Component):
             ]
             later.append(multiplier.y)
         m.d.comb += values[0].eq(any_of(sooner))
+        slow = any_of(later)
         if pipelined and later:
-            # From a memory or a rounding it is too far to the other PEs.
+            # From a table or a rounding it is too far to the other PEs.
+            slow = Signal(WIDTH, name="slow")
             with m.If(moves):
-                m.d.sync += values[1].eq(any_of(later))
-        else:
-            m.d.comb += values[1].eq(any_of(later))
+                m.d.sync += slow.eq(any_of(later))
+        m.d.comb += values[1].eq(any_of([slow, *loaded]))
         m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
 
     def _accesses(
         self, m: Module, ahead: Ahead, operands: dict[str, Value], happens: Value, moves: Value
-    ) -> tuple[list[Value], list[Value]]:
+    ) -> tuple[list[Value], list[Value], list[Value]]:
         """What table and memory port give, and whether their indices are wrong."""
         units, pipelined = self.kind.units, self._fabric.pipelined
         later: list[Value] = []
+        loaded: list[Value] = []
         outside: list[Value] = []
         if Unit.TABLE in units:
             m.submodules.table = table = TableUnit(self.kind.table_words, pipelined)
@@ -254,6 +256,6 @@ class ProcessingElement(Component):
                 self.waiting.eq(port.waiting),
                 self.access.eq(port.access),
             ]
-            later.append(port.y)
+            loaded.append(port.y)
             outside.append(port.outside)
-        return later, outside
+        return later, loaded, outside

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import BufferShape, MachineConfig
 from hw.rtl.bits import log2, where
-from hw.rtl.cgra.access import access_layout
+from hw.rtl.cgra.access import Arrived, access_layout
 from hw.rtl.cgra.units import WIDTH, any_of
 from hw.rtl.cgra_port import store_layout
 from hw.rtl.memory.accumulator import BankedRowRead
@@ -40,7 +40,7 @@ class Ports(Component):
                 "hold": In(1),
                 "open": Out(max(1, ports)),
                 "fresh": Out(max(1, ports)),
-                "arrived": Out(WIDTH).array(ports),
+                "arrived": Out(Arrived).array(ports),
                 "stores": Out(store_layout(config)).array(ports),
                 "acc": Out(BankedRowRead(config)),
                 "scratch": Out(WordRead(derived.scratch)),
@@ -186,7 +186,7 @@ class Ports(Component):
         return found
 
     def _answer(self, m: Module, loads: list[Signal], served: list[Signal]) -> None:
-        """In the cycle after: words from the banks to the ports, bytes as words.
+        """In the cycle after: words from the banks to the ports.
 
         Which word and which byte of it is known before whether the load is served.
         """
@@ -206,21 +206,17 @@ class Ports(Component):
             ]
             m.d.sync += [
                 picks.eq(Cat(*wanted)),
-                lowest.eq(Mux(access.whole, 1, 1 << access.address[:2])),
-                signs.eq(where(access.signed, 1 << access.address[:2])),
-                whole.eq(access.whole),
+                lowest.eq(where(loads[p], Mux(access.whole, 1, 1 << access.address[:2]))),
+                signs.eq(where(loads[p] & access.signed, 1 << access.address[:2])),
+                whole.eq(loads[p] & access.whole),
             ]
-            word, sign = Signal(WIDTH, name=f"word_of{p}"), Signal(name=f"sign_of{p}")
-            parts = [word.word_select(i, 8) for i in range(WORD_BYTES)]
+            arrived = self.arrived[p]
+            word = any_of(where(pick, value) for pick, (*_, value) in zip(picks, words, strict=True))
             m.d.comb += [
-                word.eq(any_of(where(pick, value) for pick, (*_, value) in zip(picks, words, strict=True))),
-                sign.eq(Cat(mine & part[7] for mine, part in zip(signs, parts, strict=True)).any()),
-                self.arrived[p].eq(
-                    Cat(
-                        self._merged(list(lowest), parts),
-                        where(whole, word[8:]) | sign.replicate(WIDTH - 8),
-                    )
-                ),
+                arrived.word.eq(word),
+                arrived.lowest.eq(lowest),
+                arrived.signs.eq(signs),
+                arrived.whole.eq(whole),
             ]
 
     def _write(self, m: Module, hits: list[list[Signal]], ready: list[Signal], stored: list[Signal]) -> None:
