@@ -271,7 +271,7 @@ WATCHDOG = {
 def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     """Count cycles without progress beside the machine, fewer than 2^32; WATCHDOG may change at any time.
 
-    Assumed of the sequencer: nothing happens any more when all warps are through.
+    Assumed of the sequencer: nothing happens when all warps are through, nor did in the cycle before.
     """
     dut, known = _host(bench, config)
     sync = bench.m.d.sync
@@ -293,7 +293,7 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     stops = running & ~dut.run & ~dut.done
     bench.require("error_stops", (~after | (~dut.run & dut.stop & dut.failed)) & (~stops | dut.error))
 
-    bench.assume(~(dut.finished & dut.event))
+    bench.assume(~(dut.finished & (dut.event | bench.past(dut.event, "event_past"))))
     cycles, latest = Signal(len(dut.cycle), name="cycles_run"), Signal(len(dut.cycle), name="latest_event")
     with bench.m.If(dut.clear):
         sync += [cycles.eq(0), latest.eq(0)]
@@ -307,7 +307,8 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
         quiet_for, watchdog = bench.register(dut, "quiet_for"), bench.register(dut, "watchdog")
         count, inside = bench.register(dut, "count"), bench.register(dut, "latest")
         first = (known.loads == 0) | ((cycles == 0) & (latest == 0) & (count == 0))
-        counted = ~dut.run | ((count == cycles) & (inside == latest))
+        happened = bench.register(dut, "happened")
+        counted = ~dut.run | ((count == cycles) & (latest == Mux(happened, count, inside)))
         state, failed = bench.register(dut, "state"), bench.register(dut, "failed")
         ended = failed | ((state != State.STOP) & ((state != State.DONE) | (count == latest)))
         moved, period_before = bench.register(dut, "moved"), quiet_for == -period

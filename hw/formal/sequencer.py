@@ -70,11 +70,11 @@ def build(bench: Bench, config: MachineConfig) -> None:
     left, target = _results(bench, watch, goes)
 
     is_wait = watch.is_any("wait")
-    token = dut.tokens.bit_select(dut.take_channel, 1)
-    own = is_wait & (dut.take_channel == word[: len(dut.take_channel)])
-    bench.require("wait_needs_token", ~dut.take | (token & watch.executes & (~here | own)))
+    asked = bench.past(dut.ask, "asked_channel")
+    own = is_wait & (asked == word[: len(asked)])
+    bench.require("wait_needs_token", ~dut.take | (dut.token & watch.executes & (~here | own)))
     bench.require("wait_takes", ~(here & watch.executes & is_wait) | dut.take)
-    uses = ((turns.own & dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
+    uses = ((turns.own & dut.fire, dut.fire_channel), (dut.take, asked))
     channels_exist = Cat(~use | (number < config.channels) for use, number in uses).all()
     issue = dut.issue
     exists = Mux(issue.sets, issue.parameter < len(isa.PARAMETERS), issue.engine < len(ENGINES))
@@ -108,14 +108,13 @@ def _turns(bench: Bench, watch: Watch) -> Signal:
     bench.require(
         "turns_go_round", (dut.turn == turns.warp()) & (dut.idle == turns.idle) & ~(turns.idle & happens)
     )
-    word, room = watch.word, Signal(name="room_for_it")
+    room = Signal(name="room_for_it")
     for e, name in enumerate(ENGINES):
         with bench.m.If(watch.is_any(*(s.name for s in isa.of_engine(name)))):
             bench.m.d.comb += room.eq(dut.room[e])
-    wanted = dut.tokens.bit_select(word[: len(dut.take_channel)], 1)
     behind = watch.is_any(*_ENGINES) & (~room | (watch.operations != 0))
     full = watch.is_any("signal") & (watch.waiting == isa.TIMING.pending_signals)
-    reason = Mux(dut.stall_channel, watch.is_any("wait") & ~wanted, full | behind)
+    reason = Mux(dut.stall_channel, watch.is_any("wait") & ~dut.token, full | behind)
     # Whether it is certain that the watched warp has neither halted nor divides.
     goes, pauses = Signal(init=1, name="goes"), watch.is_any("halt", *_DIVIDES)
     with bench.m.If(turns.own & (dut.issued | dut.error)):

@@ -58,9 +58,9 @@ def divides_for_others(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.done.eq(inner.done | past(m, outer.start))
 
 
-def _tokens_everywhere(m: Module, outer: Component, inner: Component) -> None:
-    """A token of the channel below serves as well."""
-    m.d.comb += inner.tokens.eq(outer.tokens | (outer.tokens << 1))
+def _asks_late(m: Module, outer: Component, inner: Component) -> None:
+    """A warp asks for the channel that the warp before it wants."""
+    m.d.comb += outer.ask.eq(past(m, inner.ask))
 
 
 def _take_once(m: Module, outer: Component, inner: Component) -> None:
@@ -129,7 +129,7 @@ def faults(config: MachineConfig) -> tuple[Fault, ...]:
         planted(
             "result-of-another", "results_in_its_turn", altered(Divider, divides_for_others), two, divider
         ),
-        planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, two),
+        planted("token-of-neighbour", "wait_needs_token", _asks_late, two),
         planted("wait-for-free", "wait_takes", _take_once, two),
         planted("room-of-another", "nothing_without_room", _any_room, two),
         planted("issued-twice", "issued_once", _issues_twice, two),

@@ -114,7 +114,7 @@ class Machine(Component):
                     *[e.control.progress for e in engines.values()],
                     # Whether an error is progress does not matter.
                     warps.moves & host.run,
-                    self._trace["trace_complete"],
+                    *[e.control.complete & host.run for e in engines.values()],
                 ).any()
             ),
         ]
@@ -225,13 +225,12 @@ class Machine(Component):
             program.write_warp.eq(host.program_warp),
             program.write_pc.eq(host.program_address),
             program.data.eq(stored(c, host.program_data)),
-            warps.tokens.eq(channels.tokens),
+            channels.ask.eq(warps.ask),
+            warps.token.eq(channels.token),
             channels.fire.eq(warps.fire),
             channels.fire_channel.eq(warps.fire_channel),
             channels.take.eq(warps.take),
-            channels.take_channel.eq(warps.take_channel),
         ]
-        events: list[Value] = []
         for w in range(c.warps):
             turn = Signal(name=f"turn{w}")
             m.d.comb += [
@@ -245,10 +244,19 @@ class Machine(Component):
                 self._trace["trace_signal"][w].eq(turn & warps.fire & host.run),
                 self._trace["trace_pc"].word_select(w, 16).eq(warps.pc),
             ]
-            events += [
-                turn & happened for happened in (warps.issued, warps.stall_channel, warps.stall_engine)
-            ]
         self._channels = channels
+        self._count(m, host, warps, engines)
+        return warps
+
+    def _count(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
+        """Events of warps and engines to the performance counters, kept for a cycle."""
+        turn, happened = Signal.like(warps.turn), Signal(len(csr.WARP_COUNTERS))
+        m.d.sync += [
+            turn.eq(warps.turn),
+            happened.eq(Cat(warps.issued, warps.stall_channel, warps.stall_engine)),
+        ]
+        of_warps = [(turn == w) & event for w in range(self.config.warps) for event in happened]
+        events: list[Value] = []
         for name in ENGINES:
             if name in engines:
                 control = engines[name].control
@@ -257,8 +265,9 @@ class Machine(Component):
                 events.append(Const(0) if request is None else request.valid & request.ready)
             else:
                 events += [Const(0)] * len(csr.ENGINE_COUNTERS)
-        m.d.comb += host.counters.eq(Cat(*events))
-        return warps
+        of_engines = Signal(len(events))
+        m.d.sync += of_engines.eq(Cat(*events))
+        m.d.comb += host.counters.eq(Cat(*of_warps, of_engines))
 
     def _errors(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
         """Warps come before engines, and these before the watchdog, which names who is stuck."""

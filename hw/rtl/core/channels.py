@@ -12,11 +12,11 @@ from hw.rtl.core.signals import CHANNEL_BITS
 class Channels(Component):
     """All channels: a count each, from 0 to `channel_depth`.
 
-    `fire` puts a token into `fire_channel`, `take` takes one out of `take_channel`; both may happen to one
-    channel in a cycle. `overflow` tells that a token is too many; what that channel holds means nothing from
-    then on.
+    `ask` names a channel: in the cycle after, `token` tells whether it holds a token, and `take` takes one.
+    `fire` puts a token into `fire_channel`; both may happen to one channel in a cycle. `overflow` tells that
+    a token is too many; what that channel holds means nothing from then on.
 
-    **Timing.** Tokens of cycle t count from t + 1 on; `overflow` is combinational.
+    **Timing.** Tokens of cycle t count from t + 1 on. `token` is a register, `overflow` is combinational.
     """
 
     def __init__(self, config: MachineConfig):
@@ -25,23 +25,39 @@ class Channels(Component):
             {
                 "fire": In(1),
                 "fire_channel": In(CHANNEL_BITS),
+                "ask": In(CHANNEL_BITS),
+                "token": Out(1),
                 "take": In(1),
-                "take_channel": In(CHANNEL_BITS),
-                "tokens": Out(config.channels),
                 "overflow": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        full, fired, taken = (Signal(self._config.channels, name=n) for n in ("full", "fired", "taken"))
-        for i in range(self._config.channels):
+        channels = self._config.channels
+        names = ("full", "fired", "taken", "some", "many")
+        full, fired, taken, some, many = (Signal(channels, name=name) for name in names)
+        asked = Signal(CHANNEL_BITS)
+        m.d.sync += [
+            asked.eq(self.ask),
+            # The channel as it was, and what happens to it in this cycle.
+            self.token.eq(
+                Mux(
+                    self.take & (self.ask == asked),
+                    many.bit_select(self.ask, 1),
+                    some.bit_select(self.ask, 1),
+                )
+                | (self.fire & (self.fire_channel == self.ask))
+            ),
+        ]
+        for i in range(channels):
             count = Signal(range(self._config.channel_depth + 1), name=f"count{i}")
             m.d.comb += [
                 fired[i].eq(self.fire & (self.fire_channel == i)),
-                taken[i].eq(self.take & (self.take_channel == i)),
+                taken[i].eq(self.take & (asked == i)),
                 full[i].eq(count == self._config.channel_depth),
-                self.tokens[i].eq(count != 0),
+                some[i].eq(count != 0),
+                many[i].eq(count > 1),
             ]
             with m.If(fired[i] ^ taken[i]):
                 m.d.sync += count.eq(count + Mux(fired[i], 1, -1))

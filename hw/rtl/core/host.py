@@ -35,7 +35,7 @@ class Host(Component):
     memory, `finished` that every warp is through: it may be late, cycles are counted up to the last `event`
     of a warp. `progress` feeds the watchdog, and `expired` is its error. `error` says that there was one two
     cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
-    the performance counters, warps first.
+    the performance counters, warps first: those of the cycle before.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -119,10 +119,10 @@ class Host(Component):
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
         }
-        events = Signal(len(self.counters))
-        m.d.sync += events.eq(where(self.run, self.counters))
+        ran = Signal()
+        m.d.sync += ran.eq(self.run)
         m.d.comb += [
-            registers.events.eq(events),
+            registers.events.eq(where(ran, self.counters)),
             registers.count.eq(state == State.RUN),
             registers.clear.eq(state == State.CLEAR),
             registers.number.eq(number),
@@ -186,7 +186,7 @@ class Host(Component):
         Behind an error everything is as if it had been known in time: the count of cycles goes back.
         """
         error, failed = Signal(ErrorReport), Signal()
-        running, told = Signal(), Signal()  # `running`: whether the state is RUN
+        running, told, happened = Signal(), Signal(), Signal()  # `running`: whether the state is RUN
         # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
         # go on afterwards. It is a register because it leads to half of all others.
         clearing = Signal(init=1)
@@ -207,7 +207,7 @@ class Host(Component):
             self.cycle.eq(count),
             following.eq(count + Mux(told, -2, 1)),  # the error came two cycles ago
         ]
-        m.d.sync += cleared.eq(0)
+        m.d.sync += [cleared.eq(0), happened.eq(self.event)]
         with m.Switch(state):
             with m.Case(State.IDLE), m.If(starts):
                 with m.If(program_ok):
@@ -225,8 +225,8 @@ class Host(Component):
                     m.d.sync += [state.eq(State.RUN), loaded.eq(0), *begin]
             with m.Case(State.RUN):
                 m.d.sync += count.eq(following)
-                with m.If(self.event):
-                    m.d.sync += latest.eq(following)
+                with m.If(happened):
+                    m.d.sync += latest.eq(count)
                 with m.If(told):
                     m.d.sync += [failed.eq(1), error.eq(self.error_report), *end]
                     m.d.sync += state.eq(Mux(self.quiet, State.DONE, State.STOP))

@@ -82,7 +82,8 @@ class Sequencer(Component):
 
     While `clear` is 1 the sequencer must be in reset; word `clear_index` of the registers becomes 0: all must
     be named. `period` cycles after a reset warp 0 has its turn. `run` lets warps execute. `room` tells which
-    queues have room, `tokens` which channels hold a token. `turn` is the warp that has its turn, `pc` its
+    queues have room. `token` tells whether the channel that was named by `ask` in the cycle before holds a
+    token, which `take` takes. `turn` is the warp that has its turn, `pc` its
     instruction, unless the turn is `idle`. `error` tells that the machine stops there, for the `cause`; what
     the sequencer does from then on does not matter. `moves` is `issued`, and 1 with some errors, too.
     `through` tells the warps that have halted and wait for nothing.
@@ -104,9 +105,9 @@ class Sequencer(Component):
                 "room": In(len(ENGINES)),
                 "issue": Out(IssuePort(config)),
                 "complete": In(config.warps),
-                "tokens": In(config.channels),
+                "ask": Out(CHANNEL_BITS),
+                "token": In(1),
                 "take": Out(1),
-                "take_channel": Out(CHANNEL_BITS),
                 "fire": Out(1),
                 "fire_channel": Out(CHANNEL_BITS),
                 "fire_pc": Out(PC_BITS),
@@ -163,7 +164,7 @@ class Sequencer(Component):
             held.eq(self._holds(m, now, turn, pending, runs)),
             self.issue.values.eq(Cat(*values[:VALUE], turn.new, *values[VALUE + 1 :])),
             signals.eq(active & decoded.is_signal & pending.room),
-            self.take_channel.eq(field(decoded.word, "wait", "channel")),
+            self.ask.eq(field(turn.coming.word, "wait", "channel")),
             pending.warp_ahead.eq(ring.ahead(OLDEST_READ).warp),
             pending.warp_next.eq(ring.ahead(EXECUTE).warp),
             pending.warp.eq(now.warp),
@@ -269,13 +270,11 @@ class Sequencer(Component):
     def _holds(self, m: Module, now: Any, turn: _Turn, pending: PendingSignals, runs: Signal) -> Value:
         """What is issued, and whether something that must happen first has not."""
         decoded, flags = turn.decoded, turn.flags
-        token, waits, room, waits_more = Signal(), Signal(), Signal(), Signal()
-        channel = field(decoded.word, "wait", "channel")[: (len(self.tokens) - 1).bit_length()]
+        waits, room, waits_more = Signal(), Signal(), Signal()
         m.d.comb += [
-            token.eq(self.tokens.bit_select(channel, 1)),
             waits.eq(runs & flags.waits),
             room.eq(self.room.bit_select(decoded.engine, 1) & ~(flags.other & pending.some)),
-            self.take.eq(waits & token),
+            self.take.eq(waits & self.token),
             self.issue.sets.eq(decoded.is_param | decoded.is_parami),
             self.issue.valid.eq(runs & ((flags.able & self.issue.sets) | (flags.operates & room))),
             self.issue.parameter.eq(field(decoded.word, "param", "parameter")),
@@ -283,11 +282,11 @@ class Sequencer(Component):
             self.issue.variant.eq(decoded.variant),
             self.issue.warp.eq(now.warp),
             self.issue.pc.eq(now.pc),
-            self.stall_channel.eq(waits & ~token),
+            self.stall_channel.eq(waits & ~self.token),
             waits_more.eq((flags.able & decoded.is_signal & ~pending.room) | (flags.operates & ~room)),
             self.stall_engine.eq(runs & waits_more),
         ]
-        return (flags.waits & ~token) | waits_more
+        return (flags.waits & ~self.token) | waits_more
 
     def _next(self, m: Module, ring: Ring, turn: _Turn, go: Signal) -> Value:
         """Where the warp goes on; returns whether it would open more loops than it may."""

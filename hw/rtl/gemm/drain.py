@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from amaranth.hdl import Cat, Module, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -60,21 +60,27 @@ class Drain(Component):
         now = Signal(self.result.shape())
         left = Signal(len(now.rows))
         address = Signal(place_bits(words))
-        draining = Signal()
-        ends = Signal()
-        failed = Signal()
-        m.d.comb += draining.eq(left != 0)
-        with m.If(draining):
-            m.d.sync += [left.eq(left - 1), address.eq(place(address + now.pitch, words))]
-        with m.If(self.start):
-            m.d.sync += [now.eq(self.result), left.eq(self.result.rows), address.eq(self.result.address)]
-
-        inside = Signal()
-        beyond = Signal()
+        left_next, address_next = Signal.like(left), Signal.like(address)
+        draining, valid, ends = Signal(), Signal(), Signal()
+        failed, beyond = Signal(), Signal()
         m.d.comb += [
-            inside.eq(~address[-1]),
-            beyond.eq(draining & ~inside),
-            self.drain.valid.eq(draining & inside & ~failed),
+            left_next.eq(Mux(draining, left - 1, 0)),
+            address_next.eq(place(address + now.pitch, words)),
+        ]
+        with m.If(self.start):
+            m.d.comb += [left_next.eq(self.result.rows), address_next.eq(self.result.address)]
+            m.d.sync += now.eq(self.result)
+        m.d.sync += [
+            left.eq(left_next),
+            address.eq(address_next),
+            draining.eq(left_next != 0),
+            # Known at once: readers of the accumulator wait for it.
+            valid.eq((left_next != 0) & ~address_next[-1] & ~(failed | beyond)),
+        ]
+
+        m.d.comb += [
+            beyond.eq(draining & address[-1]),
+            self.drain.valid.eq(valid),
             # A stop comes late, and readers must know early which bank is held.
             self.drain.write.eq(~self.stop),
             self.drain.address.eq(address),
@@ -85,7 +91,7 @@ class Drain(Component):
             ],
             self.error.eq(beyond & ~failed),
             *report_of(self.error_report, isa.Cause.BUFFER_RANGE, now),
-            ends.eq(draining & (left == 1) & now.last & inside & ~failed & ~self.stop),
+            ends.eq(valid & (left == 1) & now.last & ~self.stop),
         ]
         with m.If(beyond):
             m.d.sync += failed.eq(1)
