@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, past
 from hw.formal.proof import Proof, planted
 from hw.rtl.core.channels import Channels
 
@@ -14,8 +14,8 @@ STATEMENTS = {
     "tokens_are_fires_minus_takes": "a cycle after the watched channel is asked for, it shows a token if and "
     "only if more were fired than taken",
     "never_above_depth": "fires minus takes never pass the depth of the channel",
-    "overflow_reported": "a fire on a full channel with no take beside it is reported as overflow, "
-    "and nothing else is",
+    "overflow_reported": "a fire on a full channel with no take beside it is reported as overflow "
+    "in the next cycle, and nothing else is",
 }
 
 
@@ -39,21 +39,25 @@ def build(bench: Bench, config: MachineConfig) -> None:
     taken = bench.value(dut.take & (asked == watched), "taken")
     model = Signal(range(depth + 2), name="model")
     broken = Signal(name="broken")  # an error on the channel was reported
-    reported = bench.value(fired & dut.overflow, "reported")
+    # Told a cycle later.
+    fired_before, full = bench.past(fired, "fired_before"), bench.past((model == depth) & ~taken, "full")
+    any_before = bench.past(dut.fire, "any_before")
+    reported = bench.value(fired_before & dut.overflow, "reported")
     bench.m.d.sync += broken.eq(broken | reported)
     with bench.m.If(~broken & ~reported):
         bench.m.d.sync += model.eq(model + fired - taken)
 
-    bench.require("tokens_are_fires_minus_takes", broken | (asked != watched) | (dut.token == (model != 0)))
-    bench.require("never_above_depth", broken | (model <= depth))
-    full = (model == depth) & ~taken
+    over = bench.value(broken | reported, "over")
+    bench.require("tokens_are_fires_minus_takes", over | (asked != watched) | (dut.token == (model != 0)))
+    bench.require("never_above_depth", over | (model <= depth))
     bench.require(
-        "overflow_reported", (broken | ~fired | (dut.overflow == full)) & (dut.fire | ~dut.overflow)
+        "overflow_reported",
+        (broken | ~fired_before | (dut.overflow == full)) & (any_before | ~dut.overflow),
     )
 
     def count() -> Value:
         counts = [bench.register(dut, f"count{i}") for i in range(config.channels)]
-        return broken | ((model <= depth) & (Array(counts)[watched] == model))
+        return over | ((model <= depth) & (Array(counts)[watched] == model))
 
     bench.invariant("counts", count)
     bench.invariant("asked", lambda: bench.register(dut, "asked") == asked)
@@ -76,7 +80,7 @@ def _lost_fire(m: Module, outer: Component, inner: Component) -> None:
 
 def _relieved_elsewhere(m: Module, outer: Component, inner: Component) -> None:
     """A take from another channel makes room as well."""
-    m.d.comb += outer.overflow.eq(inner.overflow & ~outer.take)
+    m.d.comb += outer.overflow.eq(inner.overflow & ~past(m, outer.take))
 
 
 class _Deeper(Channels):

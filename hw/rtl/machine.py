@@ -276,7 +276,8 @@ class Machine(Component):
         of_warps, of_watchdog = errors.reports[0], errors.reports[len(controls) + 1]
         stuck, pc = self._stuck(m, host, warps)
         m.d.comb += [
-            errors.happens.eq(Cat(warps.error | overflow, *[c.error for c in controls], host.expired)),
+            errors.happens.eq(Cat(warps.error, *[c.error for c in controls], host.expired)),
+            errors.late.eq(overflow),
             of_warps.cause.eq(Mux(warps.error, warps.cause, isa.Cause.CHANNEL_OVERFLOW)),
             of_warps.warp.eq(warps.turn),
             of_warps.pc.eq(Mux(warps.error, warps.pc, warps.fire_pc)),

@@ -14,9 +14,9 @@ class Channels(Component):
 
     `ask` names a channel: in the cycle after, `token` tells whether it holds a token, and `take` takes one.
     `fire` puts a token into `fire_channel`; both may happen to one channel in a cycle. `overflow` tells that
-    a token is too many; what that channel holds means nothing from then on.
+    the token of the cycle before was too many; what that channel holds means nothing from then on.
 
-    **Timing.** Tokens of cycle t count from t + 1 on. `token` is a register, `overflow` is combinational.
+    **Timing.** Tokens of cycle t count from t + 1 on; `token` and `overflow` are known early in a cycle.
     """
 
     def __init__(self, config: MachineConfig):
@@ -61,5 +61,11 @@ class Channels(Component):
             ]
             with m.If(fired[i] ^ taken[i]):
                 m.d.sync += count.eq(count + Mux(fired[i], 1, -1))
-        m.d.comb += self.overflow.eq((fired & full & ~taken).any())
+        was_fired, was_full, relieved = Signal(), Signal(), Signal()
+        m.d.sync += [
+            was_fired.eq(self.fire),
+            was_full.eq(full.bit_select(self.fire_channel, 1)),
+            relieved.eq(self.take & (asked == self.fire_channel)),
+        ]
+        m.d.comb += self.overflow.eq(was_fired & was_full & ~relieved)
         return m
