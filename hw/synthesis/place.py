@@ -38,7 +38,7 @@ _ALGORITHMS = ("--placer", "static", "--router", "router2")
 #: From how many sinks on a net is one like a reset.
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
-_LARGE = 0.4
+_LARGE = 0.25
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
