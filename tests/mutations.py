@@ -59,8 +59,8 @@ MUTATIONS = (
         "channel-relieved",
         "a token that comes as one is taken from a full channel is an overflow",
         "hw/rtl/core/channels.py",
-        "(fired & full & ~taken).any()",
-        "(fired & full).any()",
+        "was_fired & was_full & ~relieved",
+        "was_fired & was_full",
         "tests/hw/formal/test_proofs.py::test_small_components_are_proved_and_their_faults_found",
     ),
     Mutation(
