@@ -391,7 +391,7 @@ class Timing:
     """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""
 
     sequencer: int = 6  # from one turn of a warp to its next, at least
-    enqueue: int = 2  # from issue to the first cycle in which an engine can take the operation
+    enqueue: int = 3  # from issue to the first cycle in which an engine can take the operation
     load_request: int = 5  # from taking an operation to presenting its first request
     load_write: int = 4  # from the last response to completion
     load_error: int = 1  # from when a beat that is wrong would enter a loader's request register to its error

@@ -24,8 +24,8 @@ STATEMENTS = {
     "room_shown": "`room` tells of each engine whether its queue has room, what was issued and has not "
     "entered it yet included",
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
-    "two or more cycles before than were taken, and holds no more than its depth",
-    "arrives_as_issued": "an operation is offered from the second cycle after its issue on, not before, when "
+    "three or more cycles before than were taken, and holds no more than its depth",
+    "arrives_as_issued": "an operation is offered from the third cycle after its issue on, not before, when "
     "all that were issued before it are taken, with operands, variant, warp and pc as they were at issue",
     "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
     "the operation issued, or 0 if it had not since they were cleared, whatever other warps do",
@@ -52,7 +52,9 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     given = bench.value(port.valid & ~port.sets & (port.engine == number), "given")
     taken = bench.value(out.valid & out.ready, "taken")
     enters = bench.past(given, "enters")  # one that waits but cannot be offered yet
-    bench.require("none_lost_none_doubled", (out.valid == (waiting != enters)) & (waiting <= depth))
+    entered = bench.past(enters, "entered")  # another one
+    offers = waiting != enters + entered
+    bench.require("none_lost_none_doubled", (out.valid == offers) & (waiting <= depth))
 
     # What the operation must be.
     issued = Signal(shape, name="issued")
@@ -70,7 +72,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     with bench.m.Elif(begins):
         sync += [watching.eq(1), ahead.eq(waiting - taken), watched.eq(issued)]
     arrived = out.valid & Cat(out.payload[f] == watched[f] for f in fields).all()
-    bench.require("arrives_as_issued", ~turn | Mux(fresh, ~out.valid, arrived))
+    young = bench.past(fresh, "young")
+    bench.require("arrives_as_issued", ~turn | Mux(fresh | young, ~out.valid, arrived))
 
     one = _Parameter(bench, dut, config, parameters)
     kept_value, kept_known = Signal(32, name="watched_value"), Signal(name="watched_known")
@@ -96,7 +99,12 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         )
         place = Mux(fresh, ahead + 1 == waiting, ahead < queue.there)
         mine = Cat(kept[f] == watched[f] for f in fields).all() & as_set(kept) & place
-        return counted.all() & (queue.enters == enters) & (~watching | mine) & (~held | out.valid)
+        recent = watching & (young | fresh)
+        last = ~recent | (ahead + 1 + (young & enters) == waiting)
+        told = (
+            (queue.enters == enters) & (queue.waiting >= entered) & (out.valid | (queue.waiting == entered))
+        )
+        return counted.all() & told & last & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
     bench.invariant("parameter", lambda: one.consistent)
@@ -186,18 +194,17 @@ class _Inside:
     """The registers of the queue of an engine, and its places: two registers at most, or a memory."""
 
     def __init__(self, bench: Bench, dut: Component, engine: str, depth: int):
-        queue, self._depth, self._places = f"queue_{engine}", depth, 1 << (depth - 1).bit_length()
-        self.enters, self.count, self._full = (
-            bench.register(dut, f"{queue}/{name}") for name in ("enters", "count", "full")
+        queue, self._depth, self._places = f"queue_{engine}", depth, max(depth - 1, 1)
+        self.enters, self.count, self._full, self.waiting, self._some, self._offered = (
+            bench.register(dut, f"{queue}/{name}")
+            for name in ("enters", "count", "full", "waiting", "some", "offered")
         )
         self._valid = getattr(dut, engine).valid
         if self._places > 1:
             self._free, self._oldest = (bench.register(dut, f"{queue}/{name}") for name in ("free", "oldest"))
-        if self._places > 2:
             self._row = bench.memory(dut, f"{queue}/storage")
         else:
-            names = ("entry0", "entry1") if self._places > 1 else ("entry",)
-            self._entries = [bench.register(dut, f"{queue}/{name}") for name in names]
+            self._entry = bench.register(dut, f"{queue}/entry")
 
     @property
     def there(self) -> Value:
@@ -206,12 +213,13 @@ class _Inside:
 
     def entry(self, number: Value) -> Value:
         """The entry that so many others go before."""
-        if self._places == 1:
-            return self._entries[0]
-        place = Value.cast((self._oldest + number)[: len(self._oldest)])
-        if self._places > 2:
-            return self._row(place)
-        return Value.cast(Mux(place, self._entries[1], self._entries[0]))
+        place = Value.cast(number - self._valid)
+        waiting = (
+            self._entry
+            if self._places == 1
+            else self._row(Value.cast((self._oldest + place)[: len(self._oldest)]))
+        )
+        return Value.cast(Mux(self._valid & (number == 0), self._offered, waiting))
 
     @property
     def consistent(self) -> Value:
@@ -220,11 +228,13 @@ class _Inside:
             (self.count <= self._depth)
             & (self.count >= self.enters)
             & (self._full == (self.count == self._depth))
-            & (self._valid == (self.there != 0))
+            & (self._some == (self.waiting != 0))
+            & (self.waiting <= self._places)
+            & (self.there == self.waiting + self._valid)
         )
         if self._places == 1:
             return Value.cast(counts)
-        following = Value.cast(self._oldest + self.there)[: len(self._free)]
+        following = Value.cast(self._oldest + self.waiting)[: len(self._free)]
         return Value.cast(counts & (self._free == following))
 
 
@@ -266,13 +276,13 @@ def _hurries(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _offers_early(m: Module, outer: Component, inner: Component) -> None:
-    """An operation is offered in the cycle after its issue if none waits."""
-    enters, dropped, waits = Signal(), Signal(), Signal()
-    m.d.sync += [enters.eq(outer.coming), dropped.eq(enters & ~waits & outer.out.ready)]
+    """An operation is offered in the second cycle after its issue if none waits."""
+    entered, dropped, waits = past(m, past(m, outer.coming)), Signal(), Signal()
+    m.d.sync += dropped.eq(entered & ~waits & outer.out.ready)
     m.d.comb += [
         waits.eq(inner.out.valid & ~dropped),
-        outer.out.valid.eq(waits | enters),
-        outer.out.payload.eq(Mux(waits, inner.out.payload, outer.data)),
+        outer.out.valid.eq(waits | entered),
+        outer.out.payload.eq(Mux(waits, inner.out.payload, past(m, outer.data))),
         inner.out.ready.eq(outer.out.ready | dropped),
     ]
 
@@ -281,7 +291,7 @@ class OvertakingQueue(OperationQueue):
     """The places of the queue are read in another order than they are filled."""
 
     def _reads(self, oldest: Signal) -> Value:
-        return Cat(oldest[1], oldest[0], *oldest[2:])
+        return ~oldest
 
 
 def _port_faults(engine: str) -> tuple[Fault, ...]:

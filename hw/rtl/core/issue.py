@@ -24,7 +24,7 @@ class Issue(Component):
     While `clear` is 1, and was 1 in the cycle before, the parameters of the warp `clear_index`, modulo the
     greatest number of warps, become 0: it must name all of them.
 
-    **Timing.** An operation that issues in cycle t enters its queue in t + 1 and is offered from t + 2 on. A
+    **Timing.** An operation that issues in cycle t enters its queue in t + 1 and is offered from t + 3 on. A
     parameter that is set in t is what operations find that issue from t + 1 on. `room` is a register.
     """
 

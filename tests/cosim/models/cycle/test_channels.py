@@ -5,8 +5,10 @@ import pytest
 from hw.isa import Cause
 from tests.cosim.models.cycle.jobs import TEST, completions, fires, issues, run, turn, turns
 
-#: A load that issues in 12, is taken in 14, entered in 15, accepted in 16, answered in 22, complete in 25.
+#: A load that issues in 12, is taken in 15, entered in 19, accepted in 20; with `QUICK` memory it is answered
+#: in 25 and complete in 29.
 LOAD = "li r3, 1\nli r4, 8\nload_a r0, r0, r3, r4"
+QUICK = {"latency": {"load_a": 5}}
 
 
 def test_a_signal_fires_when_it_issues_and_its_token_is_there_one_cycle_later() -> None:
@@ -33,7 +35,7 @@ def test_a_token_that_is_there_costs_no_turn() -> None:
         assert outcome.counters["WARP1_STALL_CHANNEL"] == 0
 
 
-@pytest.mark.parametrize(("latency", "done", "fired"), [(2, 25, 5), (6, 29, 5), (7, 30, 6), (8, 31, 6)])
+@pytest.mark.parametrize(("latency", "done", "fired"), [(2, 26, 5), (5, 29, 5), (6, 30, 6), (8, 32, 6)])
 def test_a_signal_fires_in_the_turn_after_the_completion_of_what_was_issued_before(
     latency: int, done: int, fired: int
 ) -> None:
@@ -45,14 +47,14 @@ def test_a_signal_fires_in_the_turn_after_the_completion_of_what_was_issued_befo
 
 
 def test_signals_of_a_warp_fire_one_per_turn_in_order() -> None:
-    outcome = run(LOAD + "\nsignal 0\nsignal 1\nsignal 0\nhalt")
+    outcome = run(LOAD + "\nsignal 0\nsignal 1\nsignal 0\nhalt", memory=QUICK)
     assert fires(outcome) == [turn(5), turn(6), turn(7)]
 
 
 def test_the_ninth_pending_signal_waits_for_the_first_to_fire() -> None:
     # The load is complete in 119, the first signal fires in turn 20; the ninth was held from turn 11 on.
     text = LOAD + "\n" + "signal 0\n" * 4 + "signal 1\n" * 5 + "halt"
-    outcome = run(text, memory={"latency": {"load_a": 96}})
+    outcome = run(text, memory={"latency": {"load_a": 95}})
     assert completions(outcome) == [119]
     assert turns(outcome)[-3:] == [(10, 10), (21, 11), (22, 12)]
     assert fires(outcome) == [turn(n) for n in range(20, 29)]
@@ -87,9 +89,9 @@ def test_a_wait_of_another_warp_makes_room_if_it_has_its_turn_first() -> None:
 def test_a_wait_makes_room_for_a_signal_of_its_warp_that_fires_in_the_same_turn(
     nops: int, overflows: bool
 ) -> None:
-    # The load issues in turn 10, is complete in 73; its signal, the ninth, fires in turn 13, as 73 > 72.
+    # The load issues in turn 10, is complete in 77; its signal, the ninth, fires in turn 13, as 78 > 77.
     text = "signal 0\n" * TEST.channel_depth + LOAD + "\nsignal 0\n" + "nop\n" * nops + "wait 0\nhalt"
-    outcome = run(text)
+    outcome = run(text, memory=QUICK)
     assert outcome.error == ((Cause.CHANNEL_OVERFLOW, 0, 11) if overflows else None)
     assert fires(outcome)[8:] == ([] if overflows else [turn(13)])
     assert turns(outcome)[12 + nops :] == (
@@ -99,7 +101,7 @@ def test_a_wait_makes_room_for_a_signal_of_its_warp_that_fires_in_the_same_turn(
 
 def test_a_signal_that_fires_in_the_turn_of_a_wait_comes_too_late_for_it() -> None:
     # The signal fires in turn 5, in which the wait is tried a second time: its token is there in turn 6.
-    outcome = run(LOAD + "\nsignal 0\nwait 0\nhalt")
+    outcome = run(LOAD + "\nsignal 0\nwait 0\nhalt", memory=QUICK)
     assert fires(outcome) == [turn(5)]
     assert turns(outcome)[-2:] == [(6, 4), (7, 5)]
     assert outcome.counters["WARP0_STALL_CHANNEL"] == 2
@@ -137,7 +139,7 @@ def test_tokens_that_are_taken_later_still_fill_their_channel() -> None:
 
 def test_a_token_of_an_operation_that_ends_later_holds_the_wait_until_then() -> None:
     # The signal issues in turn 3 and fires in turn 5; the warp that waits issues its own work behind it.
-    outcome = run(LOAD + "\nsignal 0\nhalt", "nop\nwait 0\nsignal 1\nhalt", "wait 1\nhalt")
+    outcome = run(LOAD + "\nsignal 0\nhalt", "nop\nwait 0\nsignal 1\nhalt", "wait 1\nhalt", memory=QUICK)
     assert turns(outcome, 1) == [(0, 0), (5, 1), (6, 2), (7, 3)]
     assert turns(outcome, 2) == [(6, 0), (7, 1)]
     assert outcome.counters["WARP1_STALL_CHANNEL"] == 4

@@ -112,23 +112,23 @@ def test_what_completes_before_the_failing_row_is_seen() -> None:
     load = "li r4, 8\nload_a r0, r0, r3, r4\n"
     text = f"li r3, 1\n{load}parami load_stride, 8\nli r3, 400\n{load}halt"
     windows = (Window(0, 8 * 399 - 1),)
-    # The load that completes is issued in 12, taken in 14, accepted in 19, answered in 25.
+    # The load that completes is issued in 12, taken in 15, accepted in 20, answered in 26.
     outcome = run(text, windows=windows)
     assert outcome.error == MachineError(Cause.WINDOW, 0, 6)
-    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [29]
+    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [30]
 
 
 def test_the_first_of_two_errors_counts_and_warps_come_before_engines() -> None:
     divide = "nop\nnop\ndivi r1, r1, 0\nhalt"  # in 13
     assert run("nop\nnop\nnop\n.word 0", divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 2)
     assert run("nop\nnop\n.word 0", divide).error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 2)
-    # The load is issued in 6, taken in 8, would enter in 12 and fails in 13, when warp 1 divides first; then
-    # it is warp 2, in 14.
+    # The load is issued in 6, taken in 9, would enter in 13 and fails in 14, when warp 2 divides first; then
+    # it is warp 3, in 15.
     load = "nop\nload_a r0, r0, r0, r0\nhalt"
-    outcome = run(load, divide)
-    assert (outcome.error, outcome.cycles) == (MachineError(Cause.DIVIDE_BY_ZERO, 1, 2), turn(2, 1))
     outcome = run(load, "halt", divide)
-    assert (outcome.error, outcome.cycles) == (MachineError(Cause.OPERAND, 0, 1), turn(2, 1))
+    assert (outcome.error, outcome.cycles) == (MachineError(Cause.DIVIDE_BY_ZERO, 2, 2), turn(2, 2))
+    outcome = run(load, "halt", "halt", divide)
+    assert (outcome.error, outcome.cycles) == (MachineError(Cause.OPERAND, 0, 1), turn(2, 2))
 
 
 @pytest.mark.parametrize("text", ["div r1, r1, r0", "rem r1, r1, r0", "divi r1, r1, 0", "remi r1, r1, 0"])

@@ -78,12 +78,12 @@ def test_rows_take_a_step_for_every_kernel_element_that_uses_them() -> None:
 
 
 def test_memory_that_is_slow_delays_the_steps() -> None:
-    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in 126, step 23 in 149.
-    assert STEP0 == 126
+    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in 127, step 23 in 150.
+    assert STEP0 == 127
     outcome = run(program(THREE), memory={"bandwidth": {"load_b": 1}})
-    # Presented 150, accepted 152, when the next step happens; presented 163, accepted 168; then 179 and 184.
+    # Presented 151, accepted 152, when the next step happens; presented 163, accepted 168; then 179 and 184.
     assert completions(outcome) == [184 + 6 + 2 + 4]
-    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 2 + 5 + 5
+    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 1 + 5 + 5
 
 
 def test_padding_is_written_without_memory() -> None:
@@ -143,12 +143,12 @@ def test_the_next_load_is_taken_behind_the_last_step() -> None:
 
 
 def test_steps_follow_a_load_with_fill() -> None:
-    # The load issues in turn 21, 126, is taken in 128, its nine beats pass in 133 to 141; the last enters in
-    # 140, behind which the other, issued in 132, is taken; it is written in 147. Step 0 in 145, step 13 in
-    # 158.
+    # The load issues in turn 21, 126, is taken in 129, its nine beats pass in 134 to 142; the last enters in
+    # 141, behind which the other, issued in 132, is taken; it is written in 148. Step 0 in 146, step 13 in
+    # 159.
     load = "parami load_pad_inner, 64\nload_b r1, r2, r3, r4\n"
     outcome = run(program(ONE).replace("load_b_conv", load + "load_b_conv"))
-    assert completions(outcome) == [147 + 4, 158 + 1 + 6 + 4]
+    assert completions(outcome) == [148 + 4, 159 + 1 + 6 + 4]
 
 
 def test_four_operations_are_in_flight() -> None:

@@ -12,23 +12,23 @@ GEMM = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 100\n"
 
 
 def test_a_full_queue_holds_until_one_cycle_after_the_engine_takes() -> None:
-    # Long products: the first issues in 18, is taken in 20, reads 21 to 120; the next is taken with its last
-    # read, in turn 20, so there is room in turn 21.
+    # Long products: the first issues in 18, is taken in 21, reads 22 to 121; the next is taken with its last
+    # read, in 121, so there is room in turn 21.
     outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt")
     assert [n for n, pc in turns(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 21, 22]
     assert outcome.counters["WARP0_STALL_ENGINE"] == 13
 
 
 def test_queue_depth_one_takes_turns() -> None:
-    # The first is taken in 20, the second with its last read in 120: room from 21 and from 121 on.
+    # The first is taken in 21, the second with its last read in 121: room from 22 and from 122 on.
     outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 3 + "halt", config=TEST.replace(queue_depth=1))
     assert [n for n, pc in turns(outcome) if pc >= 3] == [3, 4, 21, 22]
     assert outcome.counters["WARP0_STALL_ENGINE"] == 16
 
 
 def test_of_several_warps_the_first_to_have_a_turn_gets_the_room_in_a_queue() -> None:
-    # Queues of one: the first product is taken in 20, the second in 120. Two more warps wait for room since
-    # 13 and 17; warp 3 has the first turn from 121 on, with room again when its own is taken in 220.
+    # Queues of one: the first product is taken in 21, the second in 121. Two more warps wait for room; warp 2
+    # has the first turn from 122 on, and there is room again when its own is taken in 221.
     products = "gemm r0, r0, r0, r5\n"
     other = GEMM + "nop\n" + products + "halt"
     outcome = run(GEMM + products * 2 + "halt", "halt", other, other, config=TEST.replace(queue_depth=1))
@@ -88,9 +88,9 @@ def test_a_warp_whose_queue_is_full_holds_nobody_up() -> None:
     assert turns(outcome, 1)[12] == (12, 12)
 
 
-@pytest.mark.parametrize(("latency", "done", "issued"), [(2, 31, 6), (6, 35, 6), (7, 36, 7)])
+@pytest.mark.parametrize(("latency", "done", "issued"), [(2, 32, 6), (5, 35, 6), (6, 36, 7)])
 def test_an_operation_waits_for_those_on_another_engine(latency: int, done: int, issued: int) -> None:
-    # Issued in 12 and 18, taken in 14 and 20, accepted in 19 and 25, answered `latency` later.
+    # Issued in 12 and 18, taken in 15 and 21, accepted in 20 and 26, answered `latency` later.
     text = SIZES + LOAD + LOAD + "load_b r0, r0, r3, r4\nhalt"
     outcome = run(text, memory={"latency": {"load_a": latency}})
     assert completions(outcome)[:2] == [done - 6, done]
@@ -101,11 +101,11 @@ def test_an_operation_waits_for_those_on_another_engine(latency: int, done: int,
 def test_stores_hold_other_engines_too_also_when_a_conflict_delays_them() -> None:
     gemm = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 20\ngemm r0, r0, r0, r5\nhalt"
     store = "li r3, 16\nli r4, 16\nparami store_pitch, 1\nstore r0, r0, r3, r4\nload_a r0, r0, r3, r4\nhalt"
-    # The product is issued in 18, the store in 19. Its reads: 23 on, one per cycle; the product reads from 21
-    # on and drains in 21 + 20 + 5 = 46 to 49.
+    # The product is issued in 18, the store in 19. Its reads: 24 on, one per cycle; the product reads from 22
+    # on and drains in 22 + 20 + 5 = 47 to 50.
     outcome = run(gemm, store)
-    last_read = 23 + 31 + 4
+    last_read = 24 + 31 + 4
     done = last_read + TIMING.store_output + 6 + TIMING.store_response
-    assert completions(outcome, 1)[0] == done == 68
+    assert completions(outcome, 1)[0] == done == 69
     assert turns(outcome, 1)[4] == (12, 4)  # in 73
     assert outcome.counters["STORE_STALL_BANK"] == 4
