@@ -1,13 +1,30 @@
-"""The beats of a load: which row, which part of it, which bytes of the beat, what each is the last of."""
+"""The beats of a load: which row, which part of it, which bytes of the beat, what each is the last of.
+
+Source: docs/machine.md, "Loaders".
+"""
 
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.rtl.bits import log2, lookup
-from hw.rtl.memory.row_walker import rows_layout
+
+
+def rows_layout(width: int) -> data.StructLayout:
+    """Rows and padding of a load; `low` and `step` are address and stride modulo the port's bytes."""
+    return data.StructLayout(
+        {
+            "low": log2(width),
+            "step": log2(width),
+            "outer": isa.SIZE_BITS,
+            "inner": isa.SIZE_BITS,
+            "pad_outer": isa.SIZE_BITS,
+            "pad_inner": isa.SIZE_BITS,
+        }
+    )
 
 
 class LoadWalker(Component):
