@@ -33,7 +33,7 @@ def main(machine: str, settings: tuple[str, ...]) -> None:
             design(config, top).verilog, top.module, "ecp5", progress=lambda said: click.echo(said, err=True)
         )
     except InputError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(str(error).replace("--hw must", "MACHINE must")) from None
     assert made.netlist is not None
     paths = longest(made.netlist, top.module)
     table = Table("component", *NAMES.values(), "longest path (ns)", "from")

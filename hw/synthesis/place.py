@@ -18,6 +18,8 @@ from hw.synthesis.resources import CLOCK_PINS, SCOPE, Device, Resources, compone
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 
+#: A round of the router: its number, and the wires that are used twice.
+_ROUND = re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)")
 #: nextpnr's names of what a device holds, as the fields of `Resources`.
 _BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
 #: A line of nextpnr that tells what it begins, and what to call it.
@@ -29,7 +31,7 @@ _PHASES = (
     (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
     (re.compile(r"Info: Routing\.\."), "routing"),
     (re.compile(r"Info: Running router2"), "routing"),
-    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing, round {}, {} wires used twice"),
+    (_ROUND, "routing, round {}, {} wires used twice"),
     (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
 )
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
@@ -39,6 +41,8 @@ _ALGORITHMS = ("--placer", "static", "--router", "router2")
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
 _LARGE = 0.25
+#: Rounds of the router without progress after which it is given up: it would go on for ever.
+_PATIENCE = 100
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
@@ -196,14 +200,26 @@ def _drop_ports(module: dict[str, Any]) -> None:
 
 
 def _watch(device: Device, progress: Progress | None) -> Progress:
-    """What looks at nextpnr's lines: tells the phase, and stops a design that cannot fit."""
+    """What looks at nextpnr's lines: tells the phase, stops what cannot fit or makes no progress."""
+    fewest, reached = math.inf, 0
 
     def line(text: str) -> None:
+        nonlocal fewest, reached
         if progress is not None:
             for pattern, phase in _PHASES:
                 if match := pattern.match(text):
                     progress(f"placement and routing: {phase.format(*match.groups())}")
         _check_fit((text,), device)
+        if match := _ROUND.match(text):
+            number, crowded = map(int, match.groups())
+            if crowded < fewest:
+                fewest, reached = crowded, number
+            elif number >= reached + _PATIENCE:
+                raise InputError(
+                    f"{device.name}: routing does not end, {fewest:,} wires or more are used twice after "
+                    f"{number:,} rounds; another seed, a larger device or a smaller machine may do "
+                    "(--synth-only tells resources alone)"
+                )
 
     return line
 
