@@ -14,7 +14,6 @@ from amaranth.hdl import (
     Instance,
     Module,
     Mux,
-    ResetInserter,
     ResetSignal,
     Signal,
     Value,
@@ -94,9 +93,13 @@ class Machine(Component):
         connect(m, flipped(self.host_request), host.request)
         connect(m, host.response, flipped(self.host_response))
 
+        # Half of all registers hang on this reset: it is the host's register, without a table behind it.
+        m.domains.parts = ClockDomain("parts", local=True)
+        m.d.comb += [ClockSignal("parts").eq(ClockSignal()), ResetSignal("parts").eq(host.clear)]
+
         def cleared(component: Component) -> Any:
-            """Reset by `clear`, memories apart."""
-            return ResetInserter(host.clear)(component)
+            """Reset by the host's `clear`, which a reset of the machine sets; memories apart."""
+            return DomainRenamer("parts")(component)
 
         engines = self._engines(m, cleared, host)
         warps = self._warps(m, cleared, host, engines)
@@ -166,9 +169,9 @@ class Machine(Component):
         """The grid and the output buffer."""
         c = self.config
         grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
-        m.submodules.cgra = DomainRenamer("grid" if self._gated else "sync")(cleared(grid))
+        m.submodules.cgra = DomainRenamer("grid")(grid) if self._gated else cleared(grid)
         if self._gated:
-            self._gate(m, host.clear | grid.port.control.operation.valid | grid.port.control.busy)
+            self._gate(m, host.clear, grid.port.control.operation.valid | grid.port.control.busy)
         m.submodules.output_buffer = out
         connect(m, grid.port.acc, acc.rows)
         connect(m, grid.port.scratch, scratch.words)
@@ -184,21 +187,21 @@ class Machine(Component):
             ]
         return grid.port
 
-    def _gate(self, m: Module, works: Value) -> None:
-        """The clock of the grid, which rests some cycles after the last in which it `works`."""
+    def _gate(self, m: Module, clear: Value, works: Value) -> None:
+        """The clock of the grid, which rests some cycles after the last in which it is reset or `works`."""
         m.domains.grid = ClockDomain("grid")
         left = Signal(range(SETTLED + 1), init=SETTLED)
-        with m.If(works):
+        with m.If(clear | works):
             m.d.sync += left.eq(SETTLED)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         m.submodules.clock_gate = Instance(
             "clock_gate",
             i_clk=ClockSignal(),
-            i_enable=works | (left != 0) | ResetSignal(),
+            i_enable=clear | works | (left != 0) | ResetSignal(),
             o_gated=ClockSignal("grid"),
         )
-        m.d.comb += ResetSignal("grid").eq(ResetSignal())
+        m.d.comb += ResetSignal("grid").eq(clear)
 
     def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> Sequencer:
         """The warps with their programs, channels between them, queues to the engines."""

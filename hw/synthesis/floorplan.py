@@ -6,6 +6,9 @@ design are annealed as units of equal size on a coarse array of slots, so that t
 together, and those with block RAMs and multipliers near sites for them (a quadratic assignment problem). Only
 block RAMs and multipliers are then fixed, each at a site near what it is connected with; everything else
 follows them and stays the placer's business.
+
+A placer that looks at the length of wires alone also packs a grid of PEs so densely that the router does not
+find enough wires there. Where a die has room, whole rows of tiles are therefore left empty.
 """
 
 from __future__ import annotations
@@ -35,6 +38,10 @@ _ENDS = 12
 _COHESION = 0.4
 #: Annealings of which the best counts, the moves of each, and what is left of its temperature at the end.
 _TRIES, _MOVES, _COLD = 4, 20_000_000, 2e-4
+#: The share of look-up tables that may be filled where rows are left empty, and of rows that are at most.
+_DENSE, _EMPTY = 0.45, 0.5
+#: The look-up tables of a tile.
+_TABLES = tuple(f"SLICE{slice_}.K{k}" for slice_ in "ABCD" for k in (0, 1))
 #: A site in another row is further away than one in the same: wires over a row of special sites are few.
 _VERTICAL = 1.5
 
@@ -88,6 +95,22 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
         wanted = np.array([_wanted(cells[n], owner.get(n), ends, centre) for n in names]).reshape(-1, 2)
         found |= _assigned(names, wanted, die.sites[kind])
     return found
+
+
+def left_empty(die: Die, luts: int) -> list[str]:
+    """Sites of look-up tables that a design of so many does without, all those of some rows of tiles.
+
+    The rows are spread evenly; there are none where the design needs the die. Carry chains run along rows, so
+    none is in the way of one.
+    """
+    special = {y for sites in die.sites.values() for _, y in sites.values()}
+    # The rim of a die is made of other tiles.
+    rows = [y for y in range(2, die.rows - 1) if y not in special]
+    columns = range(2, die.columns - 1)
+    needed = luts / (_DENSE * len(_TABLES) * len(rows) * len(columns))
+    share = min(max(0.0, 1 - needed), _EMPTY)
+    empty = [y for i, y in enumerate(rows) if int((i + 1) * share) > int(i * share)]
+    return [f"X{x}/Y{y}/{table}" for y in empty for x in columns for table in _TABLES]
 
 
 def _bits(cell: Mapping[str, Any]) -> list[int]:

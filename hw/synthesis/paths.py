@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
+from hw.synthesis.multipliers import REGISTERED
 from hw.synthesis.resources import CLOCK_PINS, SCOPE, component
 
 #: Nanoseconds of a net: what routing makes of most nets of machines here, and what synthesis counts.
@@ -19,6 +20,8 @@ NET = 0.8
 #: Nanoseconds from the clock to an output, and from an input to an output, of speed grade 8.
 _STARTS = {"TRELLIS_FF": 0.5, "DP16KD": 3.6}
 _THROUGH = {"LUT4": 0.24, "PFUMX": 0.2, "L6MUX21": 0.2, "TRELLIS_DPR16X4": 0.24, "MULT18X18D": 3.5}
+#: A multiplier with registers behind it: from the clock to an output, and an input before the clock.
+_FROM_PRODUCT, _TO_PRODUCT = 0.6, 2.6
 #: A carry chain: into it, along it by one cell, out of it.
 _INTO, _ALONG, _OUT = 0.45, 0.07, 0.44
 #: Muxes lie beside the LUTs whose outputs they choose from: these pins take no net.
@@ -38,11 +41,11 @@ class Path:
 
 @dataclass
 class _Graph:
-    """Bits: when those that a clock changes are there, what the others come from, and where paths end."""
+    """When bits that a clock changes are there, what others come from, where paths end and how early."""
 
     starts: dict[int, tuple[float, str]] = field(default_factory=dict)
     sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    ends: list[tuple[int, str]] = field(default_factory=list)
+    ends: list[tuple[int, str, float]] = field(default_factory=list)
 
 
 def longest(netlist: File, top: str) -> dict[str, Path]:
@@ -57,11 +60,12 @@ def longest(netlist: File, top: str) -> dict[str, Path]:
         _add(graph, name, cell)
     arrivals = _arrivals(graph)
     found: dict[str, Path] = {}
-    for bit, cell in graph.ends:
-        delay, start = arrivals[bit]
+    for bit, cell, setup in graph.ends:
+        arrival, start = arrivals[bit]
+        delay = round(arrival + NET + setup, 2)
         part = component(cell, paths).partition(".")[0]
-        if start and (part not in found or delay + NET > found[part].delay):
-            found[part] = Path(round(delay + NET, 2), start, cell)
+        if start and (part not in found or delay > found[part].delay):
+            found[part] = Path(delay, start, cell)
     return found
 
 
@@ -70,16 +74,17 @@ def _add(graph: _Graph, name: str, cell: Mapping[str, Any]) -> None:
     kind, directions, pins = cell["type"], cell["port_directions"], cell["connections"]
     inputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "input" and pin not in CLOCK_PINS}
     outputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "output"}
-    if kind in _STARTS:
-        graph.starts |= dict.fromkeys(_bits(outputs.values()), (_STARTS[kind], name))
-        graph.ends += [(bit, name) for bit in _bits(inputs.values())]
+    if kind in _STARTS or REGISTERED in cell.get("parameters", {}):
+        start, setup = (_STARTS[kind], 0.0) if kind in _STARTS else (_FROM_PRODUCT, _TO_PRODUCT)
+        graph.starts |= dict.fromkeys(_bits(outputs.values()), (start, name))
+        graph.ends += [(bit, name, setup) for bit in _bits(inputs.values())]
     elif kind == "CCU2C":
         for pin, (bit, *_) in outputs.items():
             graph.sources[bit] = list(_chain(inputs, pin))
     elif kind in _THROUGH:
         if kind == "TRELLIS_DPR16X4":
             graph.ends += [
-                (bit, name) for pin, bits in inputs.items() if pin != "RAD" for bit in _bits([bits])
+                (bit, name, 0.0) for pin, bits in inputs.items() if pin != "RAD" for bit in _bits([bits])
             ]
             inputs = {"RAD": inputs["RAD"]}
         beside = _BESIDE.get(kind, ())
@@ -114,7 +119,7 @@ def _arrivals(graph: _Graph) -> dict[int, tuple[float, str]]:
     That is "" for what only ports of the top decide.
     """
     found = dict(graph.starts)
-    waiting = [bit for bit, _ in graph.ends]
+    waiting = [bit for bit, *_ in graph.ends]
     while waiting:
         bit = waiting[-1]
         sources = graph.sources.get(bit, [])

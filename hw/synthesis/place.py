@@ -140,7 +140,7 @@ def place_and_route(
     def make(work: Path, _log: Path) -> None:
         if progress is not None:
             progress("placement and routing: floorplan")
-        paths = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
+        prepared = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
         (work / _PINS).write_text(constraints or "", encoding="utf-8")
         files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
         files += ["--textcfg", _CONFIG] if constraints is not None else []
@@ -152,15 +152,20 @@ def place_and_route(
         for path in work.iterdir():
             if path.name not in (_PINS, _REPORT, _CONFIG, _LOG):
                 path.unlink()
-        about = {"seconds": round(seconds, 1), "paths": paths}
+        about = prepared | {"seconds": round(seconds, 1)}
         (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
     final, _ = cache.cached("placement", key, make)
     return _read(final, device, package, speed, seed, tool.version)
 
 
-def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> list[str]:
-    """Write the netlist with a floorplan, and few ports if there are `no_pins`; paths of its instances."""
+def _prepare(
+    synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path
+) -> dict[str, object]:
+    """Write the netlist with a floorplan, and few ports if there are `no_pins`.
+
+    Returns the paths of its instances, and how many look-up tables without a purpose keep places empty.
+    """
     from hw.synthesis import floorplan
 
     assert synthesis.netlist is not None
@@ -168,12 +173,27 @@ def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, tar
     module = design["modules"][synthesis.top]
     if no_pins:
         _drop_ports(module)
+    paths = sorted(name for name, cell in module["cells"].items() if cell["type"] == SCOPE)
     die = floorplan.DIES.get(device.holds.luts)
+    empty: list[str] = []
     if die is not None and synthesis.resources.luts >= _LARGE * device.holds.luts:
         for cell, site in floorplan.plan(module["cells"], die, seed).items():
             module["cells"][cell]["attributes"]["BEL"] = site
+        empty = floorplan.left_empty(die, synthesis.resources.luts)
+        module["cells"] |= {f"$empty{i}": _table(site) for i, site in enumerate(empty)}
     target.write_text(json.dumps(design), encoding="utf-8")
-    return sorted(name for name, cell in module["cells"].items() if cell["type"] == SCOPE)
+    return {"paths": paths, "empty": len(empty)}
+
+
+def _table(site: str) -> dict[str, Any]:
+    """A look-up table that is connected with nothing: nextpnr puts no other where it is."""
+    return {
+        "type": "LUT4",
+        "parameters": {"INIT": "0" * 16},
+        "attributes": {"BEL": site},
+        "port_directions": {},
+        "connections": {},
+    }
 
 
 def _drop_ports(module: dict[str, Any]) -> None:
@@ -245,6 +265,8 @@ def _read(folder: Path, device: Device, package: str, speed: int, seed: int, too
         clock: (round(found["achieved"], 2), float(found["constraint"]))
         for clock, found in report["fmax"].items()
     }
+    luts, held = use[_BELS["luts"]]
+    use[_BELS["luts"]] = luts - about["empty"], held
     slowest = min(clocks, key=lambda clock: clocks[clock][0] / clocks[clock][1], default=None)
     paths = frozenset(about["paths"])
     return Placement(

@@ -14,7 +14,7 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis import carry
+from hw.synthesis import carry, multipliers
 from hw.synthesis.resources import FAMILIES, Resources, by_component, of_cells
 from hw.synthesis.tools import Progress, Tool, find, run
 
@@ -121,6 +121,8 @@ _XILINX = (
     ("naming cells", f"autoname\nsynth_xilinx {_XILINX_OPTIONS} -run check:edif"),
 )
 _STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
+#: What works on the netlist of ECP5 after Yosys.
+_PASSES = (carry, multipliers)
 #: How the script says which stage begins.
 _MARK = "@stage "
 _SOURCE, _MAP, _NETLIST, _LOG, _ABOUT = "design.v", "spread.v", "netlist.json", "yosys.log", "about.json"
@@ -168,7 +170,7 @@ def synthesise(
     tool = find("yosys")
     text = script(top, family)
     key = cache.fingerprint(
-        [verilog, text, _SPREAD, inspect.getsource(carry), tool.version, "netlist" * netlist]
+        [verilog, text, _SPREAD, *map(inspect.getsource, _PASSES), tool.version, "netlist" * netlist]
     )
 
     def make(folder: Path, _log: Path) -> None:
@@ -213,6 +215,7 @@ def _run(
     module = netlist["modules"][top]
     if family == "ecp5":
         carry.merge(module)
+        multipliers.absorb(module)
         (work / _NETLIST).write_text(json.dumps(netlist), encoding="utf-8")
     components = by_component(module["cells"])
     return {

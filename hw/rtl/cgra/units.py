@@ -240,7 +240,8 @@ class Multiplier(Component):
         amount = where(self.shifted, self.c[:_SHIFT_BITS])
         product, started, even = Signal(2 * WIDTH), self.start, self.even
         if self._pipelined:
-            parts = self._held(m, "part", *self._parts())
+            # Without a reset: multipliers of an FPGA have these registers.
+            parts = [later(m, self.advance, f"part{i}", part) for i, part in enumerate(self._parts())]
             amount, started, even = self._held(m, "first", amount, started, even)
             m.d.comb += product.eq(self._sum(*parts))
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, 2)

@@ -13,8 +13,8 @@ import pytest
 
 from hw.synthesis import synthesise
 from hw.synthesis.carry import merge
+from tests.hw.synthesis.cells import outputs, read_by
 
-Cells = dict[str, dict[str, Any]]
 #: One output per kind of table that an adder may take in, in Verilog and in Python.
 SUMS = {
     "chosen": ("a + (s[0] ? b : c)", lambda a, b, c, s: a + (b if s & 1 else c)),
@@ -25,57 +25,6 @@ SUMS = {
     "below": ("(a | b) < (b & c)", lambda a, b, c, s: (a | b) < (b & c)),
 }
 WIDTH = 8
-
-
-def outputs(cells: Cells, values: dict[int | str, int]) -> dict[int | str, int]:
-    """Levels of all nets of a netlist without registers, given those of its inputs."""
-    values = {**values, "0": 0, "1": 1, "x": 0}
-    rest = list(cells.values())
-    while rest:
-        ready = [cell for cell in rest if all(bit in values for bit in _read(cell))]
-        assert ready, "a loop, or a cell without an input"
-        rest = [cell for cell in rest if cell not in ready]
-        for cell in ready:
-            values.update(_evaluate(cell, values))
-    return values
-
-
-def _read(cell: Mapping[str, Any]) -> list[int | str]:
-    return [
-        bit
-        for pin, bits in cell["connections"].items()
-        if cell["port_directions"][pin] == "input"
-        for bit in bits
-    ]
-
-
-def _evaluate(cell: Mapping[str, Any], values: Mapping[int | str, int]) -> dict[int | str, int]:
-    """Outputs of a cell, as the models of the vendor's library define them (FPGA-TN-02050, PFU)."""
-
-    def pin(name: str) -> int:
-        return values[cell["connections"][name][0]]
-
-    def look_up(suffix: str, pins: str) -> int:
-        index = sum(pin(letter + suffix) << i for i, letter in enumerate(pins))
-        return int(cell["parameters"][f"INIT{suffix}"], 2) >> index & 1
-
-    found = {}
-    if cell["type"] == "LUT4":
-        found["Z"] = look_up("", "ABCD")
-    elif cell["type"] == "PFUMX":
-        found["Z"] = pin("ALUT" if pin("C0") else "BLUT")
-    elif cell["type"] == "L6MUX21":
-        found["Z"] = pin("D1" if pin("SD") else "D0")
-    elif cell["type"] == "CCU2C":
-        carry = pin("CIN")
-        for half in "01":
-            level, passed = look_up(half, "ABCD"), look_up(half, "AB")
-            if cell["parameters"][f"INJECT1_{half}"] == "YES":
-                found[f"S{half}"], carry = level, level
-            else:
-                found[f"S{half}"], carry = level ^ carry, (carry if level else passed)
-        found["COUT"] = carry
-    return {bit: found[pin] for pin in found for bit in cell["connections"].get(pin, [])}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +62,7 @@ def test_an_adder_takes_in_the_choice_of_its_operand(sums: dict[str, Any]) -> No
     """No table is left that only carry cells read and that has two inputs: any carry cell does those."""
     tables = {cell["connections"]["Z"][0]: cell for cell in sums["cells"].values() if cell["type"] == "LUT4"}
     assert not any(
-        len(set(_read(tables[bit])) - {"0", "1"}) <= 2 and not _other_readers(sums, bit) for bit in tables
+        len(set(read_by(tables[bit])) - {"0", "1"}) <= 2 and not _other_readers(sums, bit) for bit in tables
     )
     assert len(tables) <= 2 * WIDTH
 
@@ -121,7 +70,7 @@ def test_an_adder_takes_in_the_choice_of_its_operand(sums: dict[str, Any]) -> No
 def _other_readers(module: Mapping[str, Any], bit: int) -> bool:
     """Whether anything but carry cells reads a net."""
     cells = [cell for cell in module["cells"].values() if cell["type"] != "CCU2C"]
-    return any(bit in _read(cell) for cell in cells) or any(
+    return any(bit in read_by(cell) for cell in cells) or any(
         bit in port["bits"] for port in module["ports"].values()
     )
 

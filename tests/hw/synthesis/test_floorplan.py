@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hw.synthesis import find_device, floorplan, place, synthesise
-from hw.synthesis.floorplan import DIES, Cells, plan
+from hw.synthesis.floorplan import DIES, Cells, left_empty, plan
 from hw.synthesis.place import _prepare
 from hw.synthesis.tools import find, run
 from tests.hw.synthesis.designs import SMALL
@@ -116,6 +116,19 @@ def test_one_large_instance_is_told_by_its_own() -> None:
     assert {name.removeprefix("top."): site for name, site in found.items()} == plan(chain(30), DIE, 1)
 
 
+def test_rows_stay_empty_where_a_die_has_room() -> None:
+    """Whole rows without special sites, spread over the die, until what is left is nearly half full."""
+    empty = [re.fullmatch(r"X(\d+)/Y(\d+)/SLICE[A-D]\.K[01]", site) for site in left_empty(DIE, 27_000)]
+    rows = Counter(int(match[2]) for match in empty if match)
+    assert len(rows) * 123 * 8 == len(empty)
+    assert not rows.keys() & {y for sites in DIE.sites.values() for _, y in sites.values()}
+    gaps = [b - a for a, b in itertools.pairwise(sorted(rows))]
+    assert 2 <= min(gaps) <= max(gaps) <= 6
+    assert 0.4 < 27_000 / (83_640 - len(empty)) < 0.5
+    assert len(left_empty(DIE, 20_000)) > len(empty)
+    assert left_empty(DIE, 45_000) == []
+
+
 @pytest.mark.slow
 def test_all_sites_exist_and_there_are_no_others(tmp_path: Path) -> None:
     """Cells without pins at all of them: nextpnr knows every one."""
@@ -130,6 +143,7 @@ def test_all_sites_exist_and_there_are_no_others(tmp_path: Path) -> None:
         for kind, sites in DIE.sites.items()
         for i, site in enumerate(sites)
     }
+    cells |= {f"table_{i}": place._table(site) for i, site in enumerate(left_empty(DIE, 0))}
     top = {"attributes": {"top": "1"}, "ports": {}, "cells": cells, "netnames": {}}
     (tmp_path / "sites.json").write_text(json.dumps({"creator": "test", "modules": {"top": top}}))
     device = find_device("85k")
@@ -144,12 +158,15 @@ def test_all_sites_exist_and_there_are_no_others(tmp_path: Path) -> None:
 def test_a_large_design_is_placed_with_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "_LARGE", 0.0)
     small, device = synthesise(SMALL, "small"), find_device("85k")
-    paths = _prepare(small, device, 1, True, tmp_path / "netlist.json")
+    prepared = _prepare(small, device, 1, True, tmp_path / "netlist.json")
     module = json.loads((tmp_path / "netlist.json").read_text())["modules"]["small"]
-    assert paths == ["memory", "multiply"]
+    empty = left_empty(DIE, small.resources.luts)
+    assert prepared == {"paths": ["memory", "multiply"], "empty": len(empty)}
     assert list(module["ports"]) == ["clk"]
     sites = {name: cell["attributes"].get("BEL") for name, cell in module["cells"].items()}
-    assert {site for site in sites.values() if site} == set(plan(module["cells"], DIE, 1).values())
+    planned = {name: site for name, site in sites.items() if site and not name.startswith("$empty")}
+    assert set(planned.values()) == set(plan(module["cells"], DIE, 1).values())
+    assert [site for name, site in sites.items() if name.startswith("$empty")] == empty
     monkeypatch.undo()
     _prepare(small, device, 1, True, tmp_path / "netlist.json")
     assert "BEL" not in (tmp_path / "netlist.json").read_text(), "a small one is not"

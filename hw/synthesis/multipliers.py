@@ -1,0 +1,78 @@
+"""Gives multipliers of ECP5 the registers that take their products.
+
+A multiplier (`MULT18X18D`) has registers of its own at its output. Yosys leaves them unused and puts those of
+a design into the fabric, at the end of long wires. This pass works on Yosys' netlist.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Bit = int | str
+#: What a register must be: clocked by the rising edge, enabled by a net, 0 at the start.
+_KIND = {"CLKMUX": "CLK", "CEMUX": "CE", "REGSET": "RESET"}
+#: What tells that the output has registers, and their clock and enable.
+REGISTERED = "REG_OUTPUT_CLK"
+_REGISTERED = {REGISTERED: "CLK0", "REG_OUTPUT_CE": "CE0", "REG_OUTPUT_RST": "RST0"}
+
+
+def absorb(module: dict[str, Any]) -> int:
+    """Move registers into multipliers in a netlist of ECP5; the number of registers that it did without.
+
+    They move where registers with one clock and one enable are all that reads a product. `module` is one module
+    of Yosys' JSON; it is changed in place.
+    """
+    cells: dict[str, dict[str, Any]] = module["cells"]
+    readers: dict[Bit, list[tuple[str, str]]] = {}
+    for name, cell in cells.items():
+        for pin, bits in cell["connections"].items():
+            if cell.get("port_directions", {}).get(pin) == "input":
+                for bit in bits:
+                    readers.setdefault(bit, []).append((name, pin))
+    for name, port in module["ports"].items():
+        for bit in port["bits"]:
+            readers.setdefault(bit, []).append(("", name))
+    absorbed = 0
+    for multiplier in [cell for cell in cells.values() if cell["type"] == "MULT18X18D"]:
+        found = _registers(multiplier, cells, readers)
+        if found:
+            _move(multiplier, cells, found)
+            absorbed += len(found)
+    return absorbed
+
+
+def _registers(
+    multiplier: dict[str, Any],
+    cells: dict[str, dict[str, Any]],
+    readers: dict[Bit, list[tuple[str, str]]],
+) -> dict[str, str]:
+    """The register of each output that is read, by its pin; none where not all can move."""
+    if REGISTERED in multiplier["parameters"]:
+        return {}
+    found: dict[str, str] = {}
+    controls = set()
+    for pin, (bit, *_) in multiplier["connections"].items():
+        if multiplier["port_directions"][pin] != "output" or bit not in readers:
+            continue
+        (name, port), *others = readers[bit]
+        if others or port != "DI" or cells[name]["type"] != "TRELLIS_FF":
+            return {}
+        register = cells[name]
+        pins = register["connections"]
+        if any(register["parameters"].get(key) != value for key, value in _KIND.items()):
+            return {}
+        if isinstance(pins.get("LSR", ["0"])[0], int) or not isinstance(pins["CE"][0], int):
+            return {}
+        controls.add((pins["CLK"][0], pins["CE"][0]))
+        found[pin] = name
+    return found if len(controls) == 1 else {}
+
+
+def _move(multiplier: dict[str, Any], cells: dict[str, dict[str, Any]], found: dict[str, str]) -> None:
+    """Put registers, by the output that each takes, into a multiplier."""
+    for pin, name in found.items():
+        register = cells.pop(name)["connections"]
+        multiplier["connections"][pin] = register["Q"]
+    multiplier["parameters"] |= _REGISTERED
+    multiplier["connections"] |= {"CLK0": register["CLK"], "CE0": register["CE"], "RST0": ["0"]}
+    multiplier["port_directions"] |= dict.fromkeys(("CLK0", "CE0", "RST0"), "input")
