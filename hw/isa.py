@@ -392,6 +392,7 @@ class Timing:
 
     sequencer: int = 6  # from one turn of a warp to its next, at least
     enqueue: int = 3  # from issue to the first cycle in which an engine can take the operation
+    next_offer: int = 2  # from the cycle in which it takes one to the first in which it can take the next
     load_request: int = 5  # from taking an operation to presenting its first request
     load_write: int = 4  # from the last response to completion
     load_error: int = 1  # from when a beat that is wrong would enter a loader's request register to its error

@@ -11,9 +11,9 @@ from hw import isa
 from hw.formal.bench import Bench
 
 COMMON = {
-    "no_start_after_stop": "once the machine stops, no operation is taken",
-    "complete_once": "no more operations complete than were taken, and never more than `in_flight` are "
-    "between",
+    "no_start_after_stop": "from the cycle after that in which the machine stops on, no operation is taken",
+    "complete_once": "no more operations complete than were taken, and until the machine stops never more "
+    "than `in_flight` are between",
     "completes_in_order": "the warp that a completion names is that of the oldest operation under way",
 }
 REQUESTS = {
@@ -60,8 +60,10 @@ def operations(bench: Bench, control: Component) -> Operations:
     taken = bench.value(operation.valid & operation.ready, "taken")
     under_way = Signal(range(most + 2), name="under_way")
     sync += under_way.eq(under_way + taken - control.complete)
-    bench.require("no_start_after_stop", ~(control.stop & taken))
-    bench.require("complete_once", (~control.complete | (under_way != 0)) & (under_way <= most))
+    stopped = bench.past(control.stop, "stopped_before") & control.stop
+    bench.require("no_start_after_stop", ~(stopped & taken))
+    few = (under_way <= most) | stopped
+    bench.require("complete_once", (~control.complete | (under_way != 0)) & few)
 
     pick, watching = bench.free(1, "pick"), Signal(name="watching")
     ahead, warp = Signal(range(most + 2), name="ahead"), Signal(4, name="watched_warp")

@@ -24,9 +24,11 @@ STATEMENTS = {
     "room_shown": "`room` tells of each engine whether its queue has room, what was issued and has not "
     "entered it yet included",
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
-    "three or more cycles before than were taken, and holds no more than its depth",
-    "arrives_as_issued": "an operation is offered from the third cycle after its issue on, not before, when "
-    "all that were issued before it are taken, with operands, variant, warp and pc as they were at issue",
+    "three or more cycles before than were taken, but for the cycle after that in which one is taken, and "
+    "holds no more than its depth",
+    "arrives_as_issued": "an operation is offered from the third cycle after its issue on, and the second "
+    "after that in which the one before it is taken, not before, with operands, variant, warp and pc as they "
+    "were at issue",
     "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
     "the operation issued, or 0 if it had not since they were cleared, whatever other warps do",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
@@ -53,7 +55,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     taken = bench.value(out.valid & out.ready, "taken")
     enters = bench.past(given, "enters")  # one that waits but cannot be offered yet
     entered = bench.past(enters, "entered")  # another one
-    offers = waiting != enters + entered
+    took = bench.past(taken, "took")
+    offers = (waiting != enters + entered) & ~took
     bench.require("none_lost_none_doubled", (out.valid == offers) & (waiting <= depth))
 
     # What the operation must be.
@@ -73,7 +76,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         sync += [watching.eq(1), ahead.eq(waiting - taken), watched.eq(issued)]
     arrived = out.valid & Cat(out.payload[f] == watched[f] for f in fields).all()
     young = bench.past(fresh, "young")
-    bench.require("arrives_as_issued", ~turn | Mux(fresh | young, ~out.valid, arrived))
+    bench.require("arrives_as_issued", ~turn | Mux(fresh | young | took, ~out.valid, arrived))
 
     one = _Parameter(bench, dut, config, parameters)
     kept_value, kept_known = Signal(32, name="watched_value"), Signal(name="watched_known")
@@ -101,9 +104,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         mine = Cat(kept[f] == watched[f] for f in fields).all() & as_set(kept) & place
         recent = watching & (young | fresh)
         last = ~recent | (ahead + 1 + (young & enters) == waiting)
-        told = (
-            (queue.enters == enters) & (queue.waiting >= entered) & (out.valid | (queue.waiting == entered))
-        )
+        gap = out.valid | (queue.waiting == entered) | took
+        told = (queue.enters == enters) & (queue.waiting >= entered) & gap & ~(took & out.valid)
         return counted.all() & told & last & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
@@ -294,8 +296,8 @@ class OvertakingQueue(OperationQueue):
         return ~oldest
 
 
-def _port_faults(engine: str) -> tuple[Fault, ...]:
-    """The faults at the ports, whatever the queue."""
+def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
+    """The faults at the ports. A queue of one has no room anyway while it offers something."""
 
     def unbounded(m: Module, outer: Component, inner: Component) -> None:
         """A full queue shows room."""
@@ -330,12 +332,13 @@ def _port_faults(engine: str) -> tuple[Fault, ...]:
         m.d.comb += inner.clear_index.eq(outer.clear_index | 1)
 
     gives_up = blinking("An operation that is not taken at once vanishes for a cycle.", engine)
+    rooms = [planted("room-hidden", "room_shown", hidden, 6)] if depth > 1 else []
     return (
         planted("parameter-misplaced", "parameters_as_set", misplaced, 6),
         planted("parameter-stays", "parameters_as_set", uncleared, 8),
         planted("parameter-shared", "parameters_as_set", shared, 8),
         planted("room-unbounded", "room_shown", unbounded, 8),
-        planted("room-hidden", "room_shown", hidden, 6),
+        *rooms,
         planted("late", "none_lost_none_doubled", late, 6),
         planted("wrong-warp", "arrives_as_issued", other_warp, 6),
         planted("offer-withdrawn", "offer_is_stable", gives_up, 6),
@@ -348,13 +351,13 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
     meaning = "an operation right behind a parameter finds the old value"
     late = Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)})
     found = [
-        *_port_faults(engine),
+        *_port_faults(engine, depth),
         Fault("parameter-late", meaning, "parameters_as_set", late, 6),
         planted("early", "none_lost_none_doubled", altered(OperationQueue, _offers_early), 6, queue),
     ]
     if depth > 1:
         leaky, hasty = altered(OperationQueue, _leaks), altered(OperationQueue, _hurries)
-        found.append(planted("dropped", "none_lost_none_doubled", leaky, 6, queue))
+        found.append(planted("dropped", "none_lost_none_doubled", leaky, 9, queue))
         found.append(planted("overtaken", "arrives_as_issued", hasty, 6, queue))
     if depth > 2:
         found.append(planted("misread", "arrives_as_issued", OvertakingQueue, 6, queue))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import (
@@ -50,8 +49,6 @@ from hw.rtl.memory.storer import Storer
 LOADERS = ("load_a", "load_b", "load_c")
 #: Cycles after which nothing in the grid changes any more when it does nothing.
 SETTLED = 16
-#: Gives a component the reset by `clear`.
-Cleared = Callable[[Component], Any]
 Engine = Loader | Gemm | Storer | CgraPort
 
 
@@ -93,16 +90,9 @@ class Machine(Component):
         connect(m, flipped(self.host_request), host.request)
         connect(m, host.response, flipped(self.host_response))
 
-        # Half of all registers hang on this reset: it is the host's register, without a table behind it.
-        m.domains.parts = ClockDomain("parts", local=True)
-        m.d.comb += [ClockSignal("parts").eq(ClockSignal()), ResetSignal("parts").eq(host.clear)]
-
-        def cleared(component: Component) -> Any:
-            """Reset by the host's `clear`, which a reset of the machine sets; memories apart."""
-            return DomainRenamer("parts")(component)
-
-        engines = self._engines(m, cleared, host)
-        warps = self._warps(m, cleared, host, engines)
+        self._resets(m, host)
+        engines = self._engines(m, host)
+        warps = self._warps(m, host, engines)
         self._errors(m, host, warps, engines)
         m.d.comb += [
             self.running.eq(host.run),
@@ -123,7 +113,21 @@ class Machine(Component):
         ]
         return m
 
-    def _engines(self, m: Module, cleared: Cleared, host: Host) -> dict[str, Engine]:
+    def _resets(self, m: Module, host: Host) -> None:
+        """Domains with the one clock, reset by the host's `clear`, each a cycle behind the one before.
+
+        Half of all registers have this reset. Here a register drives it for each third of them. A run begins
+        long after the last of these resets.
+        """
+        reset = host.clear
+        for name in ("warps", "engines", "cgra"):
+            m.domains += ClockDomain(name, local=True)
+            m.d.comb += [ClockSignal(name).eq(ClockSignal()), ResetSignal(name).eq(reset)]
+            after = Signal(init=1, name=f"reset_after_{name}")
+            m.d.sync += after.eq(reset)
+            reset = after
+
+    def _engines(self, m: Module, host: Host) -> dict[str, Engine]:
         """Engines, buffers and memory ports."""
         c = self.config
         loaders = {name: Loader(c, name) for name in LOADERS}
@@ -134,15 +138,15 @@ class Machine(Component):
             "load_c": BankedBuffer(c.derived.scratch, words=c.cgra is not None),
         }
         for name, loader in loaders.items():
-            m.submodules[name] = cleared(loader)
+            m.submodules[name] = DomainRenamer("engines")(loader)
             m.submodules[f"{name}_target"] = buffers[name]
             connect(m, loader.write, buffers[name].write)
             _placed(m, loader.memory.request, getattr(self, f"{name}_request"), host.base)
             connect(m, flipped(getattr(self, f"{name}_response")), loader.memory.response)
             m.d.comb += loader.windows.eq(host.windows)
-        m.submodules.gemm = cleared(gemm)
-        m.submodules.store = cleared(storer)
-        m.submodules.accumulator = cleared(acc)
+        m.submodules.gemm = DomainRenamer("engines")(gemm)
+        m.submodules.store = DomainRenamer("engines")(storer)
+        m.submodules.accumulator = DomainRenamer("engines")(acc)
         connect(m, gemm.buffer_a, buffers["load_a"].read)
         connect(m, gemm.buffer_b, buffers["load_b"].read)
         connect(m, gemm.drain, acc.drain)
@@ -153,14 +157,13 @@ class Machine(Component):
         m.d.comb += storer.windows.eq(host.windows)
         engines: dict[str, Engine] = {**loaders, "gemm": gemm}
         if c.cgra is not None:
-            engines["cgra"] = self._grid(m, cleared, host, storer, acc, buffers["load_c"])
+            engines["cgra"] = self._grid(m, host, storer, acc, buffers["load_c"])
         engines["store"] = storer
         return engines
 
     def _grid(
         self,
         m: Module,
-        cleared: Cleared,
         host: Host,
         storer: Storer,
         acc: Accumulator,
@@ -169,9 +172,9 @@ class Machine(Component):
         """The grid and the output buffer."""
         c = self.config
         grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
-        m.submodules.cgra = DomainRenamer("grid")(grid) if self._gated else cleared(grid)
+        m.submodules.cgra = DomainRenamer("grid" if self._gated else "cgra")(grid)
         if self._gated:
-            self._gate(m, host.clear, grid.port.control.operation.valid | grid.port.control.busy)
+            self._gate(m, ResetSignal("cgra"), grid.port.control.operation.valid | grid.port.control.busy)
         m.submodules.output_buffer = out
         connect(m, grid.port.acc, acc.rows)
         connect(m, grid.port.scratch, scratch.words)
@@ -203,13 +206,13 @@ class Machine(Component):
         )
         m.d.comb += ResetSignal("grid").eq(clear)
 
-    def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> Sequencer:
+    def _warps(self, m: Module, host: Host, engines: dict[str, Engine]) -> Sequencer:
         """The warps with their programs, channels between them, queues to the engines."""
         c = self.config
         warps, issue, channels, program = Sequencer(c), Issue(c), Channels(c), ProgramMemory(c)
-        m.submodules.warps = cleared(warps)
-        m.submodules.issue = cleared(issue)
-        m.submodules.channels = cleared(channels)
+        m.submodules.warps = DomainRenamer("warps")(warps)
+        m.submodules.issue = DomainRenamer("warps")(issue)
+        m.submodules.channels = DomainRenamer("warps")(channels)
         m.submodules.program = program
         for name, engine in engines.items():
             connect(m, getattr(issue, name), engine.control.operation)
@@ -224,16 +227,21 @@ class Machine(Component):
             program.warp.eq(warps.fetch_warp),
             program.pc.eq(warps.fetch_pc),
             warps.word.eq(program.word),
-            program.write.eq(host.program_write),
-            program.write_warp.eq(host.program_warp),
-            program.write_pc.eq(host.program_address),
-            program.data.eq(stored(c, host.program_data)),
             channels.ask.eq(warps.ask),
             warps.token.eq(channels.token),
             channels.fire.eq(warps.fire),
             channels.fire_channel.eq(warps.fire_channel),
             channels.take.eq(warps.take),
         ]
+        # A word is kept for a cycle: in the next one it is decoded.
+        word = Signal.like(host.program_data, name="program_word", reset_less=True)
+        m.d.sync += [
+            program.write.eq(host.program_write),
+            program.write_warp.eq(host.program_warp),
+            program.write_pc.eq(host.program_address),
+            word.eq(host.program_data),
+        ]
+        m.d.comb += program.data.eq(stored(c, word))
         for w in range(c.warps):
             turn = Signal(name=f"turn{w}")
             m.d.comb += [

@@ -19,8 +19,8 @@ _REGISTERED = {REGISTERED: "CLK0", "REG_OUTPUT_CE": "CE0", "REG_OUTPUT_RST": "RS
 def absorb(module: dict[str, Any]) -> int:
     """Move registers into multipliers in a netlist of ECP5; the number of registers that it did without.
 
-    They move where registers with one clock and one enable are all that reads a product. `module` is one module
-    of Yosys' JSON; it is changed in place.
+    They move where registers with one clock and one enable are all that reads a product. `module` is one
+    module of Yosys' JSON; it is changed in place.
     """
     cells: dict[str, dict[str, Any]] = module["cells"]
     readers: dict[Bit, list[tuple[str, str]]] = {}

@@ -37,6 +37,9 @@ _PHASES = (
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
 #: the first router did not end in half an hour there.
 _ALGORITHMS = ("--placer", "static", "--router", "router2")
+#: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
+#: chooses may be led there through the fabric, and find no way.
+_CLOCK_SITES = {"CABGA381": "G2"}
 #: From how many sinks on a net is one like a reset.
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
@@ -134,14 +137,25 @@ def place_and_route(
     arguments += ["--lpf", _PINS]
     # The floorplan follows from the netlist, the seed and how it is made.
     key = cache.fingerprint(
-        [synthesis.key, constraints or "", *arguments, tool.version, inspect.getsource(floorplan)]
+        [
+            synthesis.key,
+            constraints or str(_CLOCK_SITES),
+            *arguments,
+            tool.version,
+            inspect.getsource(floorplan),
+        ]
     )
 
     def make(work: Path, _log: Path) -> None:
         if progress is not None:
             progress("placement and routing: floorplan")
         prepared = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
-        (work / _PINS).write_text(constraints or "", encoding="utf-8")
+        clock = "".join(
+            f'LOCATE COMP "{port}" SITE "{_CLOCK_SITES[package]}";\n'
+            for port in prepared.pop("clocks")[:1]
+            if package in _CLOCK_SITES
+        )
+        (work / _PINS).write_text(clock if constraints is None else constraints, encoding="utf-8")
         files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
         files += ["--textcfg", _CONFIG] if constraints is not None else []
         try:
@@ -159,20 +173,18 @@ def place_and_route(
     return _read(final, device, package, speed, seed, tool.version)
 
 
-def _prepare(
-    synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path
-) -> dict[str, object]:
+def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> dict[str, Any]:
     """Write the netlist with a floorplan, and few ports if there are `no_pins`.
 
-    Returns the paths of its instances, and how many look-up tables without a purpose keep places empty.
+    Returns the paths of its instances, how many look-up tables without a purpose keep places empty, and
+    without pins the ports that are clocks.
     """
     from hw.synthesis import floorplan
 
     assert synthesis.netlist is not None
     design = json.loads(synthesis.netlist.read_text(encoding="utf-8"))
     module = design["modules"][synthesis.top]
-    if no_pins:
-        _drop_ports(module)
+    clocks = _drop_ports(module) if no_pins else []
     paths = sorted(name for name, cell in module["cells"].items() if cell["type"] == SCOPE)
     die = floorplan.DIES.get(device.holds.luts)
     empty: list[str] = []
@@ -182,7 +194,7 @@ def _prepare(
         empty = floorplan.left_empty(die, synthesis.resources.luts)
         module["cells"] |= {f"$empty{i}": _table(site) for i, site in enumerate(empty)}
     target.write_text(json.dumps(design), encoding="utf-8")
-    return {"paths": paths, "empty": len(empty)}
+    return {"paths": paths, "empty": len(empty), "clocks": clocks}
 
 
 def _table(site: str) -> dict[str, Any]:
@@ -196,8 +208,8 @@ def _table(site: str) -> dict[str, Any]:
     }
 
 
-def _drop_ports(module: dict[str, Any]) -> None:
-    """Leave those ports alone that drive clock pins, or very many others: clock and reset.
+def _drop_ports(module: dict[str, Any]) -> list[str]:
+    """Leave those ports alone that drive clock pins, or very many others: clock and reset; return the clocks.
 
     A machine has more ports than a package has pins. nextpnr's own way for parts of a design,
     `--out-of-context`, has no global nets: it leads the clock through the fabric, to every register, and the
@@ -217,6 +229,7 @@ def _drop_ports(module: dict[str, Any]) -> None:
         and len(port["bits"]) == 1
         and (port["bits"][0] in clocks or sinks[port["bits"][0]] > _MANY)
     }
+    return [name for name, port in module["ports"].items() if port["bits"][0] in clocks]
 
 
 def _watch(device: Device, progress: Progress | None) -> Progress:

@@ -162,6 +162,8 @@ class GemmModel(EngineModel):
         if not self._over:
             k = fetched[3]
             start = t + TIMING.enqueue
+            if self.starts and start < self.starts[-1] + TIMING.next_offer:
+                start = self.starts[-1] + TIMING.next_offer
             if start < self._last_read:
                 start = self._last_read
             first = start + TIMING.gemm_first

@@ -269,7 +269,7 @@ class StorerModel(EngineModel):
             return
         start = max(store.issued + TIMING.enqueue + TIMING.store_take, self._state.g)
         if n:
-            start = max(start, self.starts[n - 1] + TIMING.store_take + 1)
+            start = max(start, self.starts[n - 1] + TIMING.next_offer + TIMING.store_take)
         if n >= TIMING.in_flight:
             start = max(start, self.completions[n - TIMING.in_flight] + 1)
         store.start, done = start, NEVER

@@ -77,8 +77,12 @@ class Control(Component):
         # What the cycle before found: something that must not be, and that it is an array.
         failed, displaced = Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
+        # A stop comes late in a cycle: of a launch that is taken in it nothing comes, and a step that begins
+        # in it stores nothing, and is the last.
+        halted = Signal(init=1)
+        m.d.sync += halted.eq(control.stop)
         m.d.comb += [
-            take.eq(idle & control.operation.valid & ~control.stop),
+            take.eq(idle & control.operation.valid & ~halted),
             keep.eq(op.bitstream == isa.KEEP_BITSTREAM),
             control.operation.ready.eq(take),
             loader.begin.eq(take & ~keep),
@@ -134,9 +138,6 @@ class Control(Component):
         with m.If(failed):
             m.d.sync += [part.eq(0) for part in (checking, running, done, shown)]
         m.d.sync += [failed.eq(self.outside | (misplaced & ~failed)), displaced.eq(misplaced)]
-        # A stop comes late in a cycle: a step that begins in it stores nothing, and is the last.
-        halted = Signal()
-        m.d.sync += halted.eq(control.stop)
         m.d.comb += [
             self.stopped.eq(failed | control.stop),
             self.advance.eq(running & ~self.waiting & ~failed & ~halted),
@@ -193,14 +194,16 @@ class Control(Component):
         """
         m.submodules.arrays = table = ArrayTable()
         number, final = Signal(range(ARRAYS + 1)), Signal(range(ARRAYS + 1))
-        last, misplaced = Signal(), Signal()
+        following, last, almost, misplaced = Signal.like(number), Signal(), Signal(), Signal()
         least, late = isa.TIMING.grid_checks, self._fabric.pipelined
         m.d.sync += final.eq(Mux(settings.arrays < least, least - 1 + late, settings.arrays - 1 + late))
         m.d.comb += [
             table.write.eq(self.array_write),
             table.number.eq(number),
-            last.eq(number == final),
+            following.eq(Mux(checking & ~last, number + 1, 0)),
         ]
+        # Addresses of contexts depend on them: they are registers. `final` is known long before, and above 1.
+        m.d.sync += [number.eq(following), last.eq(following == final), almost.eq(following + 1 == final)]
         base, length, whole = table.base, table.length, table.element == INT32
         bits = max(space_bytes(self._config)).bit_length()
         above = base[bits:].any() | length[bits:].any() | (whole & length[bits - 2 : bits].any())
@@ -219,8 +222,7 @@ class Control(Component):
                 with m.Case(number_of):
                     m.d.comb += inside.eq(~end[bit + 1 :].any() & ~(end[bit] & end[:bit].any()))
         m.d.comb += misplaced.eq(there & (~inside | above))
-        m.d.sync += number.eq(Mux(checking & ~last, number + 1, 0))
-        return last, number + 1 == final, misplaced
+        return last, almost, misplaced
 
     def _fetch(self, m: Module, settings: Value, going: Value) -> Value:
         """Ask for contexts one after another; whether that of the next step is the last one.

@@ -13,10 +13,11 @@ class OperationQueue(Component):
     With `coming` in cycle t, `data` in t + 1 is the entry. `room` is 1 while fewer than `depth` entries are
     there or announced; nothing may come without. The oldest entry stands in a register of its own, so that
     nothing has to choose in front of the engine; the others wait in `depth` - 1 places, at least one. `room`
-    and whether something is offered are registers, too: engines and warps have their whole cycle.
+    and whether something is offered are registers, too, and the register of the oldest entry takes the next
+    one when it is empty, whatever the engine does: engines and warps have their whole cycle.
 
     **Timing.** What comes in cycle t is offered by `out` from t + 3 on, behind all that came before. If an
-    entry is taken in cycle s the next one is offered in s + 1, and there is room again from s + 1 on.
+    entry is taken in cycle s the next one is offered in s + 2, and there is room again from s + 1 on.
     """
 
     def __init__(self, width: int, depth: int):
@@ -40,7 +41,7 @@ class OperationQueue(Component):
         m.d.comb += [
             self.room.eq(~full),
             taken.eq(self.out.valid & self.out.ready),
-            moves.eq(some & (~self.out.valid | self.out.ready)),
+            moves.eq(some & ~self.out.valid),
             self.out.payload.eq(offered),
         ]
         m.d.sync += [

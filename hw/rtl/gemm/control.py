@@ -277,20 +277,27 @@ class Control(Component):
 
         starting = Signal()
         possible = Signal()
+        # What goes on behind a stop, which is known late in a cycle, reads nothing.
+        goes, ends = Signal(), Signal()
         # Which block comes next is known before it comes. Where none follows, what is there means nothing.
         first = Signal()
         move = Signal()
         take = Signal()
         empty = Signal()
+        # A stop is known late in a cycle: what is taken in it is not begun.
+        halted = Signal(init=1)
+        m.d.sync += halted.eq(self.control.stop)
         cause = Mux(refused, isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE)
         m.d.comb += [
             starting.eq(active & fresh & pace.ready & ~self.control.stop),
             possible.eq(a.inside & b.inside & ~refused),
-            self.read.eq(Mux(fresh, starting & possible, active & ~self.control.stop)),
-            self.last.eq(self.read & steps.final),
+            goes.eq(active & (~fresh | (pace.ready & possible))),
+            ends.eq(goes & steps.final),
+            self.read.eq(goes & ~self.control.stop),
+            self.last.eq(ends & ~self.control.stop),
             first.eq(~active | (blocks.last_row & blocks.last_col)),
-            move.eq(~active | self.last),
-            take.eq(self.control.operation.valid & move & first & ~self.control.stop),
+            move.eq(~active | ends),
+            take.eq(self.control.operation.valid & move & first & ~halted),
             empty.eq((op.k == 0) | (op.gemm_m == 0) | (op.gemm_n == 0)),
             self.control.operation.ready.eq(take),
             self.control.busy.eq(self.read),
@@ -299,7 +306,7 @@ class Control(Component):
             self.control.error.eq(starting & ~possible),
             *report_of(self.control.error_report, cause, d),
         ]
-        with m.If(self.read):
+        with m.If(goes):
             m.d.sync += fresh.eq(steps.final)
         with m.If(move & first):
             m.d.sync += [active.eq(take), fresh.eq(1), refused.eq(empty), d.eq(op)]
@@ -308,8 +315,8 @@ class Control(Component):
             *[part.take.eq(first) for part in (a, b, blocks, steps)],
             *[part.move.eq(move) for part in (a, b, blocks, steps)],
             pace.take.eq(move & first),
-            pace.finish.eq(self.last),
-            *[part.step.eq(self.read) for part in (a, b, steps)],
+            pace.finish.eq(ends),
+            *[part.step.eq(goes) for part in (a, b, steps)],
             *[part.depth.eq(op.k) for part in (a, b, pace, steps)],
             a.first.eq(op.a),
             a.pitch.eq(op.gemm_a_pitch),

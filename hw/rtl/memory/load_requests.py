@@ -72,9 +72,12 @@ class LoadRequests(Component):
         # wrong.
         middle, present, enters, over = (Signal(name=n) for n in ("middle", "present", "enters", "over"))
         take, idle = Signal(), Signal()
+        # A stop is known late in a cycle: of what is taken in it nothing is requested.
+        halted = Signal(init=1)
+        m.d.sync += halted.eq(self.stop)
         m.d.comb += [
             idle.eq(~(begin | walked | middle | present)),
-            take.eq(self.operation.valid & idle & self.room & ~self.stop & ~over),
+            take.eq(self.operation.valid & idle & self.room & ~halted & ~over),
             self.operation.ready.eq(take),
             moves.eq(~present | enters),
         ]

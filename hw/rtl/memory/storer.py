@@ -112,17 +112,18 @@ class Storer(Component):
         fits, ready, held = Signal(), Signal(), Signal()
         m.d.comb += [
             fits.eq(permitted & (ranged | ~needs)),
-            # What moves on behind a stop does not matter, for nothing is presented.
-            ready.eq(walker.active & move & fits),
+            # What moves on behind a stop does not matter, for nothing is presented. Nor does what is read for
+            # a beat that does not fit: the other readers of the banks need to know early.
+            ready.eq(walker.active & move),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
             self.acc.address.eq(at >> self._ratio),
             held.eq(needs & (d.variant == ACC) & ~self.acc.ready),
-            leave.eq(ready & ~held),
-            control.stall_bank.eq(ready & held),
+            leave.eq(ready & fits & ~held),
+            control.stall_bank.eq(ready & fits & held),
         ]
         for space, port in ((SCRATCH, self.scratch), (OUT, self.out)):
             m.d.comb += [
-                port.enable.eq(leave & needs & (d.variant == space)),
+                port.enable.eq(ready & needs & (d.variant == space)),
                 port.address.eq(at >> log2(len(port.data) // (8 * width))),
             ]
 
@@ -130,8 +131,11 @@ class Storer(Component):
         bad, took = Signal(), Signal()
         room, oldest = self._answers(m, output_valid & request.ready, sent, took & ~bad, d)
         op_done = leave & walker.last
+        # A stop is known late in a cycle: of what is taken in it nothing is presented.
+        halted = Signal(init=1)
+        m.d.sync += halted.eq(control.stop)
         m.d.comb += [
-            takes.eq(offered & room & ~control.stop),  # one, if it could be taken
+            takes.eq(offered & room & ~halted),  # one, if it could be taken
             take.eq(takes & (~walker.active | op_done)),
             control.operation.ready.eq(take),
         ]

@@ -161,7 +161,7 @@ def test_a_large_design_is_placed_with_a_plan(tmp_path: Path, monkeypatch: pytes
     prepared = _prepare(small, device, 1, True, tmp_path / "netlist.json")
     module = json.loads((tmp_path / "netlist.json").read_text())["modules"]["small"]
     empty = left_empty(DIE, small.resources.luts)
-    assert prepared == {"paths": ["memory", "multiply"], "empty": len(empty)}
+    assert prepared == {"paths": ["memory", "multiply"], "empty": len(empty), "clocks": ["clk"]}
     assert list(module["ports"]) == ["clk"]
     sites = {name: cell["attributes"].get("BEL") for name, cell in module["cells"].items()}
     planned = {name: site for name, site in sites.items() if site and not name.startswith("$empty")}

@@ -58,6 +58,8 @@ class Base:
 
     def offered(self, t: int) -> bool:
         """Whether the queue has an operation for the engine in cycle t."""
+        if self.taken and t < self.taken[-1].start + TIMING.next_offer:
+            return False
         return bool(self.queue) and self.queue[0].t + TIMING.enqueue <= t
 
     def in_flight(self, t: int) -> int:
