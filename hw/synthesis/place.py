@@ -150,12 +150,8 @@ def place_and_route(
         if progress is not None:
             progress("placement and routing: floorplan")
         prepared = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
-        clock = "".join(
-            f'LOCATE COMP "{port}" SITE "{_CLOCK_SITES[package]}";\n'
-            for port in prepared.pop("clocks")[:1]
-            if package in _CLOCK_SITES
-        )
-        (work / _PINS).write_text(clock if constraints is None else constraints, encoding="utf-8")
+        pins = _pins(prepared["clocks"], package) if constraints is None else constraints
+        (work / _PINS).write_text(pins, encoding="utf-8")
         files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
         files += ["--textcfg", _CONFIG] if constraints is not None else []
         try:
@@ -171,6 +167,13 @@ def place_and_route(
 
     final, _ = cache.cached("placement", key, make)
     return _read(final, device, package, speed, seed, tool.version)
+
+
+def _pins(clocks: list[str], package: str) -> str:
+    """Constraints of a design without any: where its clock comes in."""
+    if not clocks or package not in _CLOCK_SITES:
+        return ""
+    return f'LOCATE COMP "{clocks[0]}" SITE "{_CLOCK_SITES[package]}";\n'
 
 
 def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> dict[str, Any]:
