@@ -135,16 +135,9 @@ def place_and_route(
     arguments += [*_ALGORITHMS, *options]
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
-    # The floorplan follows from the netlist, the seed and how it is made.
-    key = cache.fingerprint(
-        [
-            synthesis.key,
-            constraints or str(_CLOCK_SITES),
-            *arguments,
-            tool.version,
-            inspect.getsource(floorplan),
-        ]
-    )
+    # Floorplan and pins follow from the netlist, the seed and how they are made.
+    made = [inspect.getsource(floorplan), str(_CLOCK_SITES)]
+    key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version, *made])
 
     def make(work: Path, _log: Path) -> None:
         if progress is not None:
@@ -159,9 +152,7 @@ def place_and_route(
         except ToolError as error:
             _check_fit(error.lines, device)
             raise
-        for path in work.iterdir():
-            if path.name not in (_PINS, _REPORT, _CONFIG, _LOG):
-                path.unlink()
+        (work / _NETLIST).unlink()
         about = prepared | {"seconds": round(seconds, 1)}
         (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
