@@ -116,11 +116,11 @@ class Machine(Component):
     def _resets(self, m: Module, host: Host) -> None:
         """Domains with the one clock, reset by the host's `clear`, each a cycle behind the one before.
 
-        Half of all registers have this reset. Here a register drives it for each third of them. A run begins
-        long after the last of these resets.
+        A third of all registers have this reset. Here a register drives it for each quarter of them. A run
+        begins long after the last of these resets.
         """
         reset = host.clear
-        for name in ("warps", "engines", "cgra"):
+        for name in ("warps", "engines", "loaders", "cgra"):
             m.domains += ClockDomain(name, local=True)
             m.d.comb += [ClockSignal(name).eq(ClockSignal()), ResetSignal(name).eq(reset)]
             after = Signal(init=1, name=f"reset_after_{name}")
@@ -138,7 +138,7 @@ class Machine(Component):
             "load_c": BankedBuffer(c.derived.scratch, words=c.cgra is not None),
         }
         for name, loader in loaders.items():
-            m.submodules[name] = DomainRenamer("engines")(loader)
+            m.submodules[name] = DomainRenamer("loaders")(loader)
             m.submodules[f"{name}_target"] = buffers[name]
             connect(m, loader.write, buffers[name].write)
             _placed(m, loader.memory.request, getattr(self, f"{name}_request"), host.base)

@@ -70,7 +70,7 @@ class Control(Component):
         op = control.operation.payload
         m.submodules.loader = loader = Loader(self._config, self._fabric)
         settings = loader.settings
-        d = Signal(operation("cgra"))
+        d = Signal(operation("cgra"), reset_less=True)
         # Where a launch stands, one bit for every part of its course but loading.
         idle, patching, checking = Signal(init=1), Signal(), Signal()
         running, done, shown, loaded = Signal(), Signal(), Signal(), Signal()

@@ -59,7 +59,7 @@ class LoadRequests(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # The operation that is walked: of its address, what is kept of patches is that of the image row.
-        self._op = op = Signal(self.operation.payload.shape(), name="op")
+        self._op = op = Signal(self.operation.payload.shape(), name="op", reset_less=True)
         self._begin = begin = Signal(name="begin")  # it was taken in the cycle before
         self._moves = moves = Signal(name="moves")  # the stages move on
         m.submodules.walker = self._walker = walker = LoadWalker(self._width)
