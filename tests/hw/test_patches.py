@@ -179,6 +179,7 @@ def provoke(config: MachineConfig, cases: list[tuple[dict[str, int], tuple[int, 
             ctx.set(clear, 1)
             await ctx.tick()
             ctx.set(clear, 0)
+            await ctx.tick()  # in the first cycle behind a reset nothing is taken
             open_window(ctx, loader, *window)
             ctx.set(memory.request.ready, 1)
             ctx.set(control.operation.payload, op)
