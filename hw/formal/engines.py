@@ -11,7 +11,7 @@ from hw import isa
 from hw.formal.bench import Bench
 
 COMMON = {
-    "no_start_after_stop": "from the cycle after that in which the machine stops on, no operation is taken",
+    "no_start_after_stop": "from the cycle after the stop on, no operation is taken",
     "complete_once": "no more operations complete than were taken, and until the machine stops never more "
     "than `in_flight` are between",
     "completes_in_order": "the warp that a completion names is that of the oldest operation under way",
@@ -62,7 +62,7 @@ def operations(bench: Bench, control: Component) -> Operations:
     sync += under_way.eq(under_way + taken - control.complete)
     stopped = bench.past(control.stop, "stopped_before") & control.stop
     bench.require("no_start_after_stop", ~(stopped & taken))
-    few = (under_way <= most) | stopped
+    few = under_way <= Mux(stopped, most + 1, most)
     bench.require("complete_once", (~control.complete | (under_way != 0)) & few)
 
     pick, watching = bench.free(1, "pick"), Signal(name="watching")

@@ -26,9 +26,8 @@ STATEMENTS = {
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
     "three or more cycles before than were taken, but for the cycle after that in which one is taken, and "
     "holds no more than its depth",
-    "arrives_as_issued": "an operation is offered from the third cycle after its issue on, and the second "
-    "after that in which the one before it is taken, not before, with operands, variant, warp and pc as they "
-    "were at issue",
+    "arrives_as_issued": "an operation is offered three cycles after its issue or two after the one before "
+    "it is taken, whichever is later, with operands, variant, warp and pc as they were at issue",
     "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
     "the operation issued, or 0 if it had not since they were cleared, whatever other warps do",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",

@@ -116,16 +116,19 @@ class Machine(Component):
     def _resets(self, m: Module, host: Host) -> None:
         """Domains with the one clock, reset by the host's `clear`, each a cycle behind the one before.
 
-        A third of all registers have this reset. Here a register drives it for each quarter of them. A run
-        begins long after the last of these resets.
+        A third of all registers have this reset: one register for each domain drives it. Warps are released
+        first, `period` cycles before the run. What passes from `sync` to these domains must go through a
+        port: Amaranth's simulator clocks them a delta later.
         """
-        reset = host.clear
-        for name in ("warps", "engines", "loaders", "cgra"):
+        names = ("warps", "engines", "loaders", "cgra")
+        assert self.config.derived.period > len(names), "the last release comes before the run"
+        resets: list[Value] = [host.clear]
+        for name in names[1:]:
+            resets.append(Signal(init=1, name=f"reset_{name}"))
+            m.d.sync += resets[-1].eq(resets[-2])
+        for name, reset in zip(names, resets, strict=True):
             m.domains += ClockDomain(name, local=True)
             m.d.comb += [ClockSignal(name).eq(ClockSignal()), ResetSignal(name).eq(reset)]
-            after = Signal(init=1, name=f"reset_after_{name}")
-            m.d.sync += after.eq(reset)
-            reset = after
 
     def _engines(self, m: Module, host: Host) -> dict[str, Engine]:
         """Engines, buffers and memory ports."""

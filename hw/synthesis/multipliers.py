@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 Bit = int | str
-#: What a register must be: clocked by the rising edge, enabled by a net, 0 at the start.
+#: What a register must be: clocked by the rising edge, enabled by a net, 0 at the start. Whether nextpnr ties
+#: an enable of a multiplier to 1 was not tried.
 _KIND = {"CLKMUX": "CLK", "CEMUX": "CE", "REGSET": "RESET"}
 #: What tells that the output has registers, and their clock and enable.
 REGISTERED = "REG_OUTPUT_CLK"
@@ -55,13 +56,14 @@ def _registers(
         if multiplier["port_directions"][pin] != "output" or bit not in readers:
             continue
         (name, port), *others = readers[bit]
-        if others or port != "DI" or cells[name]["type"] != "TRELLIS_FF":
+        if others or not name or port != "DI" or cells[name]["type"] != "TRELLIS_FF":
             return {}
         register = cells[name]
         pins = register["connections"]
         if any(register["parameters"].get(key) != value for key, value in _KIND.items()):
             return {}
-        if isinstance(pins.get("LSR", ["0"])[0], int) or not isinstance(pins["CE"][0], int):
+        never_reset = pins.get("LSR", ["0"])[0] == "0" and register["parameters"].get("LSRMUX") != "INV"
+        if not never_reset or not isinstance(pins["CE"][0], int):
             return {}
         controls.add((pins["CLK"][0], pins["CE"][0]))
         found[pin] = name

@@ -77,7 +77,7 @@ class Control(Component):
         # What the cycle before found: something that must not be, and that it is an array.
         failed, displaced = Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
-        # A stop comes late in a cycle: of a launch that is taken in it nothing comes, and a step that begins
+        # A stop comes late in a cycle: a launch that is taken in it gets no further, and a step that begins
         # in it stores nothing, and is the last.
         halted = Signal(init=1)
         m.d.sync += halted.eq(control.stop)
@@ -294,7 +294,8 @@ class Control(Component):
             control.complete_warp.eq(d.warp),
             control.quiet.eq(1),
             control.busy.eq(busy),
-            control.progress.eq(busy),
+            # A launch that a stop ended stays as it is: the watchdog must not take that for progress.
+            control.progress.eq(busy & ~control.stop),
             control.stall_bank.eq(self.waiting),
             control.error.eq((missing | refused | failed) & ~control.stop),
             report.warp.eq(Mux(missing, op.warp, d.warp)),

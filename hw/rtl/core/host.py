@@ -29,13 +29,14 @@ class State(enum.Enum):
 class Host(Component):
     """Registers of `hw.csr` behind a stream of requests, and the state of a run.
 
-    `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
-    of any memory to be reset, and a round of turns follows. `execute` lets warps run; it is still 1 when
-    `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is outstanding at
-    memory, `finished` that every warp is through: it may be late, cycles are counted up to the last `event`
-    of a warp. `progress` feeds the watchdog, and `expired` is its error. `error` says that there was one two
-    cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
-    the performance counters, warps first: those of the cycle before.
+    `clear` resets warps and channels, and engines some cycles later; before a run it lasts until
+    `clear_index` has named the words of any memory to be reset, and a round of turns follows. `execute`
+    lets warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet`
+    tells that nothing is outstanding at memory, `finished` that every warp is through: it may be late,
+    cycles are counted up to the last `event` of a warp. `progress` feeds the watchdog, and `expired` is
+    its error. `error` says that there was one two cycles ago (`hw.rtl.core.errors`); it counts if the run
+    is not over. `counters` are the event inputs of the performance counters, warps first: those of the
+    cycle before.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -188,7 +189,7 @@ class Host(Component):
         error, failed = Signal(ErrorReport), Signal()
         running, told, happened = Signal(), Signal(), Signal()  # `running`: whether the state is RUN
         # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
-        # go on afterwards. It is a register because it leads to half of all others.
+        # go on afterwards. It is a register because it resets the parts of the machine.
         clearing = Signal(init=1)
         begin = [running.eq(1), self.execute.eq(self.enable)]
         end = [running.eq(0), self.execute.eq(0)]

@@ -277,14 +277,14 @@ class Control(Component):
 
         starting = Signal()
         possible = Signal()
-        # What goes on behind a stop, which is known late in a cycle, reads nothing.
+        # A step happens, and is the last of its block, unless the machine stops: that is known late.
         goes, ends = Signal(), Signal()
         # Which block comes next is known before it comes. Where none follows, what is there means nothing.
         first = Signal()
         move = Signal()
         take = Signal()
         empty = Signal()
-        # A stop is known late in a cycle: what is taken in it is not begun.
+        # What is taken in the cycle of a stop is not begun.
         halted = Signal(init=1)
         m.d.sync += halted.eq(self.control.stop)
         cause = Mux(refused, isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE)

@@ -112,8 +112,8 @@ class Storer(Component):
         fits, ready, held = Signal(), Signal(), Signal()
         m.d.comb += [
             fits.eq(permitted & (ranged | ~needs)),
-            # What moves on behind a stop does not matter, for nothing is presented. Nor does what is read for
-            # a beat that does not fit: the other readers of the banks need to know early.
+            # What moves on behind a stop does not matter, for nothing is presented. A beat that does not fit
+            # reads, too, perhaps outside its space, and nothing uses it: other readers need to know early.
             ready.eq(walker.active & move),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
             self.acc.address.eq(at >> self._ratio),

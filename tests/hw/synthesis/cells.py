@@ -38,9 +38,10 @@ def clocked(cells: Cells, values: Levels) -> Levels:
 
         if cell["type"] == "TRELLIS_FF":
             parameters = cell["parameters"]
+            assert "INV" not in parameters.values()
             if parameters.get("LSRMUX") == "LSR" and pin("LSR"):
                 after[cell["connections"]["Q"][0]] = int(parameters["REGSET"] == "SET")
-            elif parameters.get("CEMUX") == "1" or pin("CE"):
+            elif parameters.get("CEMUX", "").strip() == "1" or pin("CE"):  # Yosys marks texts of digits
                 after[cell["connections"]["Q"][0]] = pin("DI")
         elif pin("CE0"):
             for i, level in enumerate(_product(cell, pin)):

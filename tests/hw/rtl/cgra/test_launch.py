@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from amaranth.sim import Simulator
 
 from hw.config import MachineConfig
 from hw.fabric import OPERATIONS, PEKind, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, check_word, encode, to_bytes
 from hw.isa import KEEP_BITSTREAM, Cause
+from hw.rtl.cgra.grid import Grid
 from tests.hw.rtl.cgra.bench import Case, operation, run
 from tests.hw.rtl.cgra.cases import A, M, P, T, machine, small
 from tests.hw.rtl.cgra.reference import ACC, MASK, OUT, SCRATCH, Held, Launch
@@ -423,3 +426,27 @@ def test_corrupted_configurations_end_in_order() -> None:
     played = [launches[0].cause for launches in run(CONFIG, cases)]
     assert played[::2] == [Cause.BITSTREAM] * 20
     assert 0 < sum(cause is None for cause in played[1::2]) < 20
+
+
+def test_a_stopped_grid_makes_no_progress() -> None:
+    """Else the watchdog would wait for ever; not even if the launch is taken in the cycle of the stop."""
+    grid = Grid(CONFIG)
+    control = grid.port.control
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(control.stop, 0)
+        await ctx.tick().repeat(2)
+        ctx.set(control.operation.valid, 1)
+        ctx.set(control.operation.payload, operation(0, 5, ()))
+        ctx.set(control.stop, 1)
+        assert ctx.get(control.operation.ready)
+        for _ in range(20):
+            assert not ctx.get(control.progress)
+            await ctx.tick()
+            ctx.set(control.operation.valid, 0)
+        assert ctx.get(control.busy)
+
+    simulator = Simulator(grid)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
