@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any
 
+from hw.synthesis.nets import Bit, Cells, Readers, readers_of
+
 _PINS = "ABCD"
-Bit = int | str
-Cells = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ def merge(module: dict[str, Any]) -> int:
     Yosys' JSON; it is changed in place.
     """
     cells: Cells = module["cells"]
-    drivers, readers = _nets(module)
+    readers = readers_of(module)
+    drivers = {name: cell["connections"]["Z"][0] for name, cell in cells.items() if cell["type"] == "LUT4"}
     merged = 0
     # Taking one table in may leave inputs for the next one, which then has been seen already.
     while found := [name for name, bit in list(drivers.items()) if _take(cells, name, bit, drivers, readers)]:
@@ -58,29 +59,12 @@ def merge(module: dict[str, Any]) -> int:
     return merged
 
 
-def _nets(module: Mapping[str, Any]) -> tuple[dict[str, int], dict[Bit, list[tuple[str, str]]]]:
-    """The net that each table drives, and cells and pins that read each net; a port is the cell ""."""
-    drivers: dict[str, int] = {}
-    readers: dict[Bit, list[tuple[str, str]]] = {}
-    for name, cell in module["cells"].items():
-        for pin, bits in cell["connections"].items():
-            if cell.get("port_directions", {}).get(pin) != "output":
-                for bit in bits:
-                    readers.setdefault(bit, []).append((name, pin))
-            elif cell["type"] == "LUT4":
-                drivers[name] = bits[0]
-    for name, port in module["ports"].items():
-        for bit in port["bits"]:
-            readers.setdefault(bit, []).append(("", name))
-    return drivers, readers
-
-
 def _take(
     cells: Cells,
     name: str,
     bit: int,
     drivers: dict[str, int],
-    readers: dict[Bit, list[tuple[str, str]]],
+    readers: Readers,
 ) -> bool:
     """Take the table `name`, which drives `bit`, into its readers, if all of them can."""
     table = _table(cells[name], "")

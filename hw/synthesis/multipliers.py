@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-Bit = int | str
+from hw.synthesis.nets import Cells, Readers, readers_of
+
 #: What a register must be: clocked by the rising edge, enabled by a net, 0 at the start. Whether nextpnr ties
 #: an enable of a multiplier to 1 was not tried.
 _KIND = {"CLKMUX": "CLK", "CEMUX": "CE", "REGSET": "RESET"}
@@ -23,16 +24,8 @@ def absorb(module: dict[str, Any]) -> int:
     They move where registers with one clock and one enable are all that reads a product. `module` is one
     module of Yosys' JSON; it is changed in place.
     """
-    cells: dict[str, dict[str, Any]] = module["cells"]
-    readers: dict[Bit, list[tuple[str, str]]] = {}
-    for name, cell in cells.items():
-        for pin, bits in cell["connections"].items():
-            if cell.get("port_directions", {}).get(pin) == "input":
-                for bit in bits:
-                    readers.setdefault(bit, []).append((name, pin))
-    for name, port in module["ports"].items():
-        for bit in port["bits"]:
-            readers.setdefault(bit, []).append(("", name))
+    cells: Cells = module["cells"]
+    readers = readers_of(module)
     absorbed = 0
     for multiplier in [cell for cell in cells.values() if cell["type"] == "MULT18X18D"]:
         found = _registers(multiplier, cells, readers)
@@ -42,11 +35,7 @@ def absorb(module: dict[str, Any]) -> int:
     return absorbed
 
 
-def _registers(
-    multiplier: dict[str, Any],
-    cells: dict[str, dict[str, Any]],
-    readers: dict[Bit, list[tuple[str, str]]],
-) -> dict[str, str]:
+def _registers(multiplier: dict[str, Any], cells: Cells, readers: Readers) -> dict[str, str]:
     """The register of each output that is read, by its pin; none where not all can move."""
     if REGISTERED in multiplier["parameters"]:
         return {}
@@ -70,7 +59,7 @@ def _registers(
     return found if len(controls) == 1 else {}
 
 
-def _move(multiplier: dict[str, Any], cells: dict[str, dict[str, Any]], found: dict[str, str]) -> None:
+def _move(multiplier: dict[str, Any], cells: Cells, found: dict[str, str]) -> None:
     """Put registers, by the output that each takes, into a multiplier."""
     for pin, name in found.items():
         register = cells.pop(name)["connections"]
