@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cosim import observe
+from cosim.amaranth_sim import Memory
 from cosim.backends import simulator
 from cosim.job import EventKind, Job, MachineError, Outcome, Region, Window
 from cosim.models.cycle import predict
@@ -15,8 +17,12 @@ from hw import isa
 from hw.assembly import assemble
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.fabric.toml import load as fabric
 from hw.isa import Cause
 from tests.machines import WIDE
+
+#: A small machine with a grid.
+GRID = WIDE.replace(cgra=fabric("mesh2x2"))
 
 A, B, C = 0x1000, 0x2003, 0x3002
 M, N, K = 4, 4, 8
@@ -141,3 +147,33 @@ def test_an_unknown_simulator_is_refused(small: MachineConfig) -> None:
 def test_amaranth_writes_vcd_only(small: MachineConfig) -> None:
     with pytest.raises(InputError, match=r"must end in \.vcd, not 'a\.fst'"):
         simulator(small, "amaranth", "a.fst")
+
+
+@pytest.mark.parametrize("warp", range(2, GRID.warps))
+def test_a_run_that_fails_ends_though_memory_owes_an_answer(
+    monkeypatch: pytest.MonkeyPatch, warp: int
+) -> None:
+    """After WATCHDOG cycles more, also if the grid has a launch, or takes one in the cycle of the stop.
+
+    An error is told two cycles later, and a launch is taken three cycles after its issue: that of warp 2
+    comes in that cycle.
+    """
+    owed = []
+
+    def keep(memory: Memory, port: int, now: int, payload: int) -> None:
+        owed.append(port)
+
+    monkeypatch.setattr(Memory, "accept", keep)
+    monkeypatch.setattr(observe, "QUIET_CYCLES", 100)
+    programs = {
+        0: assemble("li r1, 4096\nli r2, 1\nload_a r1, r0, r2, r2\nhalt"),
+        1: assemble("nop\n" * 15 + "cgra r0, r0, r0, r0\nhalt"),
+        warp: assemble("nop\n" * 15 + ".word 0"),
+    }
+    job = Job(programs, MemorySettings.of(GRID), (Window(A, A + 63, write=False),), watchdog=64)
+    # It raises where nothing happens for much longer than the watchdog.
+    (outcome,) = simulator(GRID, "amaranth").run([job])
+    assert outcome.error == MachineError(Cause.ILLEGAL_INSTRUCTION, warp, 15)
+    assert owed, "a load is under way"
+    launched = next(e.cycle for e in outcome.events if (e.warp, e.pc) == (1, 15))
+    assert outcome.cycles - launched == warp - 1

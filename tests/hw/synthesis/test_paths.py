@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hw.synthesis.multipliers import REGISTERED
 from hw.synthesis.paths import NET, longest
 
 
@@ -69,3 +70,19 @@ def test_a_distributed_memory_is_passed_by_its_address_and_ends_paths_to_what_is
     found = longest(netlist, "top")
     assert found[""].delay == pytest.approx(0.5 + 2 * (NET + 0.24) + NET, abs=0.006)
     assert found[""].end == "words_TRELLIS_DPR16X4"
+
+
+def test_a_multiplier_with_registers_ends_paths_and_begins_others(tmp_path: File) -> None:
+    product = cell("MULT18X18D", {"CLK0": [1], "A0": [10], "CE0": [11]}, {"P0": [12]})
+    cells = {
+        "a_TRELLIS_FF_Q": flip_flop(13, 10),
+        "x_LUT4_Z": cell("LUT4", {"A": [12]}, {"Z": [13]}),
+        "one": cell("$scopeinfo", {}, {}),
+        "one.product_MULT18X18D": product | {"parameters": {REGISTERED: "CLK0"}},
+    }
+    netlist = tmp_path / "netlist.json"
+    netlist.write_text(json.dumps({"modules": {"top": {"cells": cells}}}))
+    found = longest(netlist, "top")
+    assert found["one"].delay == pytest.approx(0.5 + NET + 2.6, abs=0.006)
+    assert found[""].delay == pytest.approx(0.6 + (NET + 0.24) + NET, abs=0.006)
+    assert found[""].start == "one.product_MULT18X18D"
