@@ -79,8 +79,8 @@ class MachineConfig:
     channel_depth: int = _setting(8, 8, 255, "most tokens that a channel holds")
     imem_words: int = _setting(512, 32, 16384, "instruction words of a warp", power_of_two=True)
     loop_depth: int = _setting(6, 1, 16, "hardware loops that may nest")
-    queue_depth: int = _setting(4, 1, 16, "operations that wait in an engine's queue")
-    windows: int = _setting(4, 1, 12, "memory windows that the host can open")
+    queue_depth: int = _setting(2, 1, 16, "operations that wait in an engine's queue")
+    windows: int = _setting(2, 1, 12, "memory windows that the host can open")
     convolutions: bool = _switch(True, "load B forms the patches of convolutions (load_b_conv)")
     cgra: Fabric | None = field(default=None, metadata={"meaning": "the CGRA grid; None: there is none"})
 

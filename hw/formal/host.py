@@ -280,7 +280,7 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     with bench.m.If(sets):
         sync += limit.eq(known.payload.data)
     idle = Signal(33, name="idle")  # cycles of the run without progress, up to the one before
-    sync += idle.eq(Mux(dut.run & ~dut.progress, idle + 1, 0))
+    sync += idle.eq(Mux(dut.run & ~dut.progress.any(), idle + 1, 0))
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")
     period = config.derived.period

@@ -119,7 +119,7 @@ def _always_progress(m: Module, outer: Component, inner: Component) -> None:
 
 def _no_progress(m: Module, outer: Component, inner: Component) -> None:
     """Progress in two cycles in a row counts once."""
-    m.d.comb += inner.progress.eq(outer.progress & ~past(m, outer.progress))
+    m.d.comb += inner.progress.eq(outer.progress.any() & ~past(m, outer.progress.any()))
 
 
 def _error_missed(m: Module, outer: Component, inner: Component) -> None:

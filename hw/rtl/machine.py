@@ -108,7 +108,7 @@ class Machine(Component):
                     # Whether an error is progress does not matter.
                     warps.moves & host.run,
                     *[e.control.complete & host.run for e in engines.values()],
-                ).any()
+                )
             ),
         ]
         return m

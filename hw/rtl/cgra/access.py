@@ -49,9 +49,12 @@ def access_layout(config: MachineConfig) -> data.StructLayout:
     return data.StructLayout(members)
 
 
-#: What banks bring to a port: the word of an element, the bytes of it that are the lowest of the element and
-#: its sign, one bit each, and whether it is a word; all 0 where there is no load.
-Arrived = data.StructLayout({"word": WIDTH, "lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1})
+#: What banks bring to a port: the word of an element, from the accumulator or from elsewhere, the bytes of it
+#: that are the lowest of the element and its sign, one bit each, and whether it is a word; all 0 where there
+#: is no load. The word comes in two because a row of the accumulator is wide: they meet behind a register.
+Arrived = data.StructLayout(
+    {"acc": WIDTH, "other": WIDTH, "lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1}
+)
 
 #: A change of an array: which parts of it take `data` (`kind`: space and element).
 ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARRAY_BITS, "data": WIDTH})
@@ -168,23 +171,32 @@ class MemoryPort(Component):
         with m.If(self.shows if self._pipelined else self.advance):
             m.d.sync += kept.eq(access)
         m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
-        # A value that came before the next step can end stays for it.
-        stayed, loaded = Signal(Arrived), Signal(Arrived)
-        with m.If(self.moves):
-            m.d.sync += stayed.eq(0)
-        with m.Elif(self.fresh):
+        # A value that came before the next step can end stays for it, with the words of the other spaces: the
+        # accumulator has most of them.
+        stayed, stays, loaded, coming = Signal(Arrived), Signal(), Signal(Arrived), Signal(Arrived)
+        m.d.sync += stays.eq(~self.moves & (stays | self.fresh))
+        with m.If(self.fresh):
             m.d.sync += stayed.eq(self.arrived)
-        either = self.arrived.as_value() | stayed.as_value()
+        kept_word = where(stays, stayed.acc | stayed.other)
+        m.d.comb += [
+            coming.acc.eq(self.arrived.acc),
+            coming.other.eq(self.arrived.other | kept_word),
+            *[
+                coming[name].eq(self.arrived[name] | where(stays, stayed[name]))
+                for name in ("lowest", "signs", "whole")
+            ],
+        ]
         if self._pipelined:
             # From a block RAM it is too far to the other PEs.
             with m.If(self.moves):
-                m.d.sync += loaded.as_value().eq(either)
+                m.d.sync += loaded.eq(coming)
         else:
-            m.d.comb += loaded.as_value().eq(either)
-        parts = [loaded.word.word_select(i, 8) for i in range(WIDTH // 8)]
+            m.d.comb += loaded.eq(coming)
+        word = loaded.acc | loaded.other
+        parts = [word.word_select(i, 8) for i in range(WIDTH // 8)]
         sign = Cat(mine & part[7] for mine, part in zip(loaded.signs, parts, strict=True)).any()
         lowest = any_of(where(mine, part) for mine, part in zip(loaded.lowest, parts, strict=True))
-        rest = where(loaded.whole, loaded.word[8:]) | sign.replicate(WIDTH - 8)
+        rest = where(loaded.whole, word[8:]) | sign.replicate(WIDTH - 8)
         m.d.comb += self.y.eq(Cat(lowest, rest))
         return m
 

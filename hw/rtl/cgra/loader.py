@@ -11,7 +11,7 @@ from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.fabric.bitstream import HEADER_WORDS, MAGIC, PATCHED, SCALARS, VERSION
 from hw.fabric.layout import ARRAYS, PATCHES
-from hw.rtl.bits import log2
+from hw.rtl.bits import log2, where
 from hw.rtl.cgra.context import context_bits
 from hw.rtl.cgra.units import WIDTH
 from hw.rtl.memory.buffer import WordRead
@@ -180,7 +180,7 @@ class Loader(Component):
         with m.Elif(self.error):
             m.d.sync += active.eq(0)
         at = _Position(self.placed, self._fabric)
-        word, valid, end = self._arrivals(m, place, accepted, last)
+        word, valid, end = self._arrivals(m, place, active, accepted, last)
         begun = Signal()
         m.d.sync += begun.eq(self.begin)
         self._place(m, at, begun, word, valid, end)
@@ -227,11 +227,12 @@ class Loader(Component):
         m.d["sync" if self._fabric.pipelined else "comb"] += target.eq(value)
 
     def _arrivals(
-        self, m: Module, place: Signal, accepted: Value, last: Value
+        self, m: Module, place: Signal, active: Value, accepted: Value, last: Value
     ) -> tuple[Signal, Signal, Signal]:
         """Requests to the banks; the word that has arrived, whether one has, and whether it is the last.
 
-        After an error no word counts that is on its way.
+        After an error no word counts that is on its way. Addresses do not depend on whether the banks are
+        free, which is known late: while a configuration is loaded nothing else reads.
         """
         scratch = self.scratch
         banks = len(scratch.enable)
@@ -248,7 +249,7 @@ class Loader(Component):
         at = [accepted & (place[:low] == b) if low else accepted for b in range(banks)]
         m.d.comb += [
             scratch.enable.eq(Cat(*at)),
-            scratch.address.eq(Cat(Mux(asks, place[low:], 0) for asks in at)),
+            scratch.address.eq(where(active, place[low:]).replicate(banks)),
         ]
         with m.If(fresh):
             m.d.sync += word.eq(scratch.data.word_select(bank, WIDTH) if low else scratch.data)

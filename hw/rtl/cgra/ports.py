@@ -211,9 +211,10 @@ class Ports(Component):
                 whole.eq(loads[p] & access.whole),
             ]
             arrived = self.arrived[p]
-            word = any_of(where(pick, value) for pick, (*_, value) in zip(picks, words, strict=True))
+            mine = [(at, where(pick, value)) for pick, (*_, at, value) in zip(picks, words, strict=True)]
             m.d.comb += [
-                arrived.word.eq(word),
+                arrived.acc.eq(any_of(value for at, value in mine if at is not None)),
+                arrived.other.eq(any_of(value for at, value in mine if at is None)),
                 arrived.lowest.eq(lowest),
                 arrived.signs.eq(signs),
                 arrived.whole.eq(whole),

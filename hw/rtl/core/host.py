@@ -7,7 +7,7 @@ from amaranth.lib import enum, stream
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr, isa
-from hw.config import MachineConfig
+from hw.config import ENGINES, MachineConfig
 from hw.rtl.bits import log2, where
 from hw.rtl.core.check import WordCheck
 from hw.rtl.core.counters import WORD_BITS, RegisterMemory
@@ -33,8 +33,8 @@ class Host(Component):
     `clear_index` has named the words of any memory to be reset, and a round of turns follows. `execute`
     lets warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet`
     tells that nothing is outstanding at memory, `finished` that every warp is through: it may be late,
-    cycles are counted up to the last `event` of a warp. `progress` feeds the watchdog, and `expired` is
-    its error. `error` says that there was one two cycles ago (`hw.rtl.core.errors`); it counts if the run
+    cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines that
+    work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one two cycles ago (`hw.rtl.core.errors`); it counts if the run
     is not over. `counters` are the event inputs of the performance counters, warps first: those of the
     cycle before.
 
@@ -62,7 +62,7 @@ class Host(Component):
                 "finished": In(1),
                 "event": In(1),
                 "quiet": In(1),
-                "progress": In(1),
+                "progress": In(1 + 2 * len(ENGINES)),
                 "error": In(1),
                 "error_report": In(ErrorReport),
                 "expired": Out(1),
@@ -246,11 +246,11 @@ class Host(Component):
         Only a round of turns shows that no warp goes on: so many cycles more are left to a run.
         """
         period = self._config.derived.period
-        moved, quiet_for = Signal(), Signal(signed(34))
+        moved, quiet_for = Signal(len(self.progress) + 1), Signal(signed(34))
         m.d.sync += [
-            # Progress comes late in a cycle: it counts in the next one.
-            moved.eq(self.progress | self.clear | (state == State.LOAD)),
-            quiet_for.eq(Mux(told, 0, Mux(moved, -period, quiet_for + 1))),
+            # Progress comes late in a cycle, from all over the machine: it counts in the next one.
+            moved.eq(Cat(self.progress, self.clear | (state == State.LOAD))),
+            quiet_for.eq(Mux(told, 0, Mux(moved.any(), -period, quiet_for + 1))),
             self.expired.eq((watchdog != 0) & (quiet_for >= watchdog) & ~told),
         ]
 

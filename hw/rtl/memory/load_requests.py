@@ -240,17 +240,20 @@ class LoadRequests(Component):
         is requested.
         """
         shift = log2(self._width)
-        valid, is_fill, address = Signal(), Signal(), Signal(32 - shift)
-        free = Signal()
+        # Whether there is a beat that memory has not accepted yet, or a step that asks nothing: registers,
+        # because the stages wait for whether memory accepts, which is known late.
+        asks, passes, address, free = Signal(), Signal(), Signal(32 - shift), Signal()
+        valid = Signal()
         m.d.comb += [
-            self.request.valid.eq(valid & ~is_fill),
+            self.request.valid.eq(asks),
             self.request.payload.eq(address << shift),
-            free.eq(~valid | is_fill | self.request.ready),
+            free.eq(~asks | self.request.ready),
             enters.eq(present & free & self.step_room),
-            self.busy.eq(valid & (is_fill | self.request.ready)),
-            self.stall_memory.eq(valid & ~is_fill & ~self.request.ready),
+            valid.eq(enters & ~fails & ~self.stop),
+            self.busy.eq(passes | (asks & self.request.ready)),
+            self.stall_memory.eq(asks & ~self.request.ready),
         ]
         with m.If(free):
-            m.d.sync += [valid.eq(enters & ~fails & ~self.stop), is_fill.eq(~step.reads)]
+            m.d.sync += [asks.eq(valid & step.reads), passes.eq(valid & ~step.reads)]
         with m.If(enters & step.reads):
             m.d.sync += address.eq(Mux(step.starts, word, address) + ~step.starts)

@@ -96,13 +96,16 @@ class Loader(Component):
             failed.eq(writer.error | requests.error),
             report.eq(Mux(writer.error, writer.error_report, requests.error_report)),
         ]
+        # Whether answers are taken is known late, so they are counted a cycle later.
         outstanding, asked, answered = Signal(16), Signal(), Signal()
+        more, less = Signal(), Signal()
         m.d.comb += [
             asked.eq(self.memory.request.valid & self.memory.request.ready),
             answered.eq(self.memory.response.valid & self.memory.response.ready),
         ]
-        with m.If(asked ^ answered):
-            m.d.sync += outstanding.eq(outstanding + Mux(asked, 1, -1))
+        m.d.sync += [more.eq(asked & ~answered), less.eq(answered & ~asked)]
+        with m.If(more | less):
+            m.d.sync += outstanding.eq(outstanding + Mux(more, 1, -1))
         m.d.comb += [
             requests.room.eq(in_flight != limit),
             requests.windows.eq(self.windows),
@@ -117,7 +120,7 @@ class Loader(Component):
             control.complete_warp.eq(writer.complete_warp),
             control.error.eq(failed & ~control.stop),
             control.error_report.eq(report),
-            control.quiet.eq((outstanding == 0) & ~self.memory.request.valid),
+            control.quiet.eq((outstanding == less) & ~more & ~self.memory.request.valid),
             control.busy.eq(requests.busy),
             control.stall_memory.eq(requests.stall_memory),
             control.progress.eq(requests.busy | answered),
