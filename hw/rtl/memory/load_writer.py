@@ -9,7 +9,7 @@ from amaranth.utils import bits_for
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.rtl.bits import from_mask, log2, lookup, low, range_mask, rotate_left
+from hw.rtl.bits import from_mask, log2, lookup, low, range_mask, rotate_left, where
 from hw.rtl.interfaces import PC_BITS, WARP_BITS, ErrorReport, read_response
 from hw.rtl.memory.buffer import BankedWrite
 from hw.rtl.memory.load_steps import (
@@ -62,7 +62,7 @@ class LoadWriter(Component):
         with m.If(self.operation.ready):
             m.d.sync += [d.eq(self.operation.payload), held.eq(self.operation.valid)]
 
-        word, mask = self._patch_bytes(m, d, arrived) if self._patches else self._row_bytes(d, arrived)
+        word, mask = self._patch_bytes(m, d, arrived) if self._patches else self._row_bytes(arrived)
         kept = self._keep(m, d, arrived, moves, word, mask)
         valid, last, failed = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -108,9 +108,9 @@ class LoadWriter(Component):
             m.d.sync += arrived.data.eq(source.data)
         return arrived
 
-    def _row_bytes(self, d: Value, arrived: Value) -> tuple[Value, Value]:
-        """The bytes of a beat, and which of them are written."""
-        return Mux(arrived.reads, arrived.data, d.fill.replicate(self._width)), arrived.mask
+    def _row_bytes(self, arrived: Value) -> tuple[Value, Value]:
+        """The bytes of a beat from memory, else 0, and which of them are written."""
+        return where(arrived.reads, arrived.data), arrived.mask
 
     def _patch_bytes(self, m: Module, d: Value, arrived: Value) -> tuple[Value, Value]:
         """The same where a beat may have several steps, and every stride-th of its bytes is written."""
@@ -129,13 +129,15 @@ class LoadWriter(Component):
         """The second stage: bytes, which of them are written, and where they go.
 
         `highs` are the rows of banks in which the blocks begin that a beat can touch, `beyond` says which
-        of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`.
+        of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`. What is
+        written is `bytes` or `fill`: the other one is 0.
         """
         width, shape, blocks = self._width, self._shape, self._spread + 1
         high = log2(shape.columns) - log2(shape.banks)
         return data.StructLayout(
             {
                 "bytes": 8 * width,
+                "fill": 8,
                 "mask": width,
                 "lanes_first": 1,
                 "rotation": log2(shape.banks),
@@ -174,6 +176,8 @@ class LoadWriter(Component):
         with m.If(moves):
             m.d.sync += [
                 kept.bytes.eq(word),
+                # Among patches a beat may have bytes of both kinds: they are already in `word`.
+                kept.fill.eq(0 if self._patches else where(~step.reads, d.fill)),
                 kept.mask.eq(mask),
                 kept.lanes_first.eq(by_lanes),
                 kept.rotation.eq(step.start + Mux(by_lanes, step.block[:of_bank], low(step.lane, of_lane))),
@@ -196,6 +200,7 @@ class LoadWriter(Component):
         width, shape = self._width, self._shape
         of_lane, pad = log2(shape.lanes), shape.banks - width
         rotated = rotate_left(m, Cat(kept.bytes, Const(0, 8 * pad)), kept.rotation)
+        rotated |= kept.fill.replicate(shape.banks)
         unit = 1 + len(kept.picks[0])  # by byte, whether it is written and which block is its own
         notes = Cat(*(Cat(kept.mask[j], kept.picks[j]) for j in range(width)), Const(0, unit * pad))
         turned = rotate_left(m, notes, kept.rotation, unit=unit)
