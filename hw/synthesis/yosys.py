@@ -14,7 +14,7 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis import carry, multipliers, nets
+from hw.synthesis import carry, copies, multipliers, nets
 from hw.synthesis.resources import FAMILIES, Resources, by_component, of_cells
 from hw.synthesis.tools import Progress, Tool, find, run
 
@@ -122,7 +122,7 @@ _XILINX = (
 )
 _STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
 #: What works on the netlist of ECP5 after Yosys.
-_PASSES = (carry, multipliers, nets)
+_PASSES = (carry, copies, multipliers, nets)
 #: How the script says which stage begins.
 _MARK = "@stage "
 _SOURCE, _MAP, _NETLIST, _LOG, _ABOUT = "design.v", "spread.v", "netlist.json", "yosys.log", "about.json"
@@ -216,6 +216,7 @@ def _run(
     if family == "ecp5":
         carry.merge(module)
         multipliers.absorb(module)
+        copies.spread(module)
         (work / _NETLIST).write_text(json.dumps(netlist), encoding="utf-8")
     components = by_component(module["cells"])
     return {

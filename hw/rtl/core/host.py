@@ -34,9 +34,9 @@ class Host(Component):
     lets warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet`
     tells that nothing is outstanding at memory, `finished` that every warp is through: it may be late,
     cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines that
-    work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one two cycles ago (`hw.rtl.core.errors`); it counts if the run
-    is not over. `counters` are the event inputs of the performance counters, warps first: those of the
-    cycle before.
+    work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one two
+    cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
+    the performance counters, warps first: those of the cycle before.
 
     **Timing.** docs/machine.md, "Host".
     """

@@ -129,8 +129,8 @@ class LoadWriter(Component):
         """The second stage: bytes, which of them are written, and where they go.
 
         `highs` are the rows of banks in which the blocks begin that a beat can touch, `beyond` says which
-        of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`. What is
-        written is `bytes` or `fill`: the other one is 0.
+        of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`.
+        What is written is `bytes` or `fill`: the other one is 0.
         """
         width, shape, blocks = self._width, self._shape, self._spread + 1
         high = log2(shape.columns) - log2(shape.banks)
