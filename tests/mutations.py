@@ -57,10 +57,10 @@ MUTATIONS = (
     # RTL
     Mutation(
         "channel-relieved",
-        "a token that comes as one is taken from a full channel is an overflow",
+        "a token that is taken as another one comes stays",
         "hw/rtl/core/channels.py",
-        "was_fired & was_full & ~relieved",
-        "was_fired & was_full",
+        "recent[i] ^ taken[i]",
+        "recent[i] | taken[i]",
         "tests/hw/formal/test_proofs.py::test_small_components_are_proved_and_their_faults_found",
     ),
     Mutation(

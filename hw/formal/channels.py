@@ -57,10 +57,13 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
     def count() -> Value:
         counts = [bench.register(dut, f"count{i}") for i in range(config.channels)]
-        return over | ((model <= depth) & (Array(counts)[watched] == model))
+        late = bench.register(dut, "recent").bit_select(watched, 1)
+        return over | ((model <= depth) & (Array(counts)[watched] + late == model))
 
     bench.invariant("counts", count)
+    bench.invariant("recent", lambda: bench.register(dut, "recent").bit_select(watched, 1) == fired_before)
     bench.invariant("asked", lambda: bench.register(dut, "asked") == asked)
+    bench.invariant("here", lambda: bench.register(dut, "here").bit_select(watched, 1) == (asked == watched))
 
 
 def _no_overflow(m: Module, outer: Component, inner: Component) -> None:

@@ -42,11 +42,6 @@ def _executes_on(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.execute.eq(inner.execute | past(m, inner.execute))
 
 
-def _all_execute(m: Module, outer: Component, inner: Component) -> None:
-    """All warps execute, enabled or not."""
-    m.d.comb += outer.execute.eq(inner.run.replicate(len(inner.execute)))
-
-
 def _flickers(m: Module, outer: Component, inner: Component) -> None:
     """An answer changes when the next request comes."""
     m.d.comb += outer.response.payload.eq(inner.response.payload ^ outer.request.valid)
@@ -141,7 +136,6 @@ STREAMS = (
     planted("load-skipped", "run_follows_load", _runs_at_once, 16),
     planted("run-late", "run_follows_load", _runs_late, 20),
     planted("executes-on", "warps_run", _executes_on, 34),
-    planted("all-execute", "warps_run", _all_execute, 20),
     planted("runs-on", "stop_is_final", _runs_again, 12),
     planted("clear-early", "clear_only_when_quiet", _never_waits, 14),
 )

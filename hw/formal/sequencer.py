@@ -90,7 +90,8 @@ def build(bench: Bench, config: MachineConfig) -> None:
     late = turns.wait() >= config.derived.period - Mux(watch.failed_before, 2, 1)
     bench.invariant("erred", lambda: ~erred | (watch.failed & (watch.over | late)))
     bench.require("error_does_not_issue", ~dut.error | ~(dut.issued | dut.take))
-    run = bench.value(~turns.idle & dut.run.bit_select(dut.turn, 1), "turn_runs")
+    enabled = dut.enable.bit_select(dut.turn, 1)
+    run = bench.value(~turns.idle & dut.run & enabled, "turn_runs")
     bench.require("nothing_while_stopped", run | ~(active | dut.error | dut.fire))
     through = dut.through.bit_select(turns.watched, 1)
     ended = (watch.operations == 0) & ~(turns.own & (active | dut.fire))
@@ -158,7 +159,7 @@ def _instruction(bench: Bench, watch: Watch) -> None:
     bench.require(
         "issued_once",
         (~here | ((issue.valid & ~dut.error) == (watch.executes & offers)))
-        & (~issue.valid | dut.run.bit_select(dut.turn, 1)),
+        & (~issue.valid | (dut.run & dut.enable.bit_select(dut.turn, 1))),
     )
 
 

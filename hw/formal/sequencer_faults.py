@@ -101,7 +101,7 @@ def _error_issues(m: Module, outer: Component, inner: Component) -> None:
 
 def _runs_on(m: Module, outer: Component, inner: Component) -> None:
     """Warps run on when the machine stops."""
-    m.d.comb += inner.run.eq(-1)
+    m.d.comb += [inner.run.eq(1), inner.enable.eq(-1)]
 
 
 def _forgets_error(m: Module, outer: Component, inner: Component) -> None:

@@ -68,7 +68,9 @@ class Watch:
             self.dut = dut = bench.add(Sequencer(config), "dut")
         self._host()
         self._program()
-        self.runs = bench.value(self.turns.own & dut.run.bit_select(self.turns.watched, 1), "runs")
+        self.runs = bench.value(
+            self.turns.own & dut.run & dut.enable.bit_select(self.turns.watched, 1), "runs"
+        )
         self.here = bench.value(self.runs & (dut.pc == self.place), "here")
         self.executes = bench.value(dut.issued & ~dut.void, "executes")
         self._operations()
@@ -82,19 +84,23 @@ class Watch:
         bench, dut, period = self.bench, self.dut, self.config.derived.period
         self.age = Signal(range(period + 1), name="age")
         ran, self.failed = Signal(name="ran"), Signal(name="failed")
-        any_run = bench.value(dut.run.any(), "any_run")
         self.failed_before = bench.past(self.failed, "failed_before")
         self.over = bench.past(self.failed_before, "over")
         enable = bench.constant(self.config.warps, "enable")
         bench.m.d.sync += [
             self.age.eq(Mux(self.age == period, period, self.age + 1)),
-            ran.eq(ran | any_run),
+            ran.eq(ran | dut.run),
             self.failed.eq(self.failed | dut.error),
         ]
         bench.assume(~dut.clear)
-        bench.assume((dut.run == 0) | (dut.run == enable))
-        bench.assume(~any_run | ((self.age == period) & ~self.over))
-        bench.assume(~(any_run & ran) | bench.past(any_run, "ran_past"))
+        bench.assume(dut.enable == enable)
+        bench.assume(~dut.run | ((self.age == period) & ~self.over))
+        bench.assume(~(dut.run & ran) | bench.past(dut.run, "ran_past"))
+
+        def enabled() -> Value:
+            return (self.age == 0) | (bench.register(dut, "enabled") == enable.bit_select(dut.turn, 1))
+
+        bench.invariant("enabled", enabled)
         bench.invariant("age", lambda: (self.age <= period) & (~ran | (self.age == period)))
 
     def _program(self) -> None:

@@ -227,6 +227,7 @@ class Machine(Component):
             warps.clear.eq(host.clear),
             warps.clear_index.eq(host.clear_index),
             warps.run.eq(host.execute),
+            warps.enable.eq(host.enable),
             program.warp.eq(warps.fetch_warp),
             program.pc.eq(warps.fetch_pc),
             warps.word.eq(program.word),

@@ -16,7 +16,7 @@ from hw.synthesis.resources import SCOPE, component
 #: Cells that read a net, and with which pin.
 Pins = list[tuple[str, str]]
 #: From how many readers on a net is worth copies, and from how many on a component is worth its own.
-_MANY, _SOME = 400, 24
+_MANY, _SOME = 100, 4
 #: Cells that can be copied, and their output.
 _OUTPUT = {"LUT4": "Z", "TRELLIS_FF": "Q"}
 #: Pins that only a table beside them can drive.

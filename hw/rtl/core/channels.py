@@ -37,9 +37,12 @@ class Channels(Component):
         channels = self._config.channels
         names = ("full", "fired", "taken", "some", "many")
         full, fired, taken, some, many = (Signal(channels, name=name) for name in names)
-        asked = Signal(CHANNEL_BITS)
+        # The channel that was asked for, also a bit for each; the channel of a fire, in the cycle behind it.
+        asked, here, recent = Signal(CHANNEL_BITS), Signal(channels, init=1), Signal(channels)
+        m.d.comb += self.overflow.eq((recent & full).any())
         m.d.sync += [
             asked.eq(self.ask),
+            recent.eq(fired),
             # The channel as it was, and what happens to it in this cycle.
             self.token.eq(
                 Mux(
@@ -51,21 +54,16 @@ class Channels(Component):
             ),
         ]
         for i in range(channels):
+            # A fire is known late in its cycle: it counts in the next one, and until then is `recent`.
             count = Signal(range(self._config.channel_depth + 1), name=f"count{i}")
+            m.d.sync += here[i].eq(self.ask == i)
             m.d.comb += [
                 fired[i].eq(self.fire & (self.fire_channel == i)),
-                taken[i].eq(self.take & (asked == i)),
+                taken[i].eq(self.take & here[i]),
                 full[i].eq(count == self._config.channel_depth),
-                some[i].eq(count != 0),
-                many[i].eq(count > 1),
+                some[i].eq((count != 0) | recent[i]),
+                many[i].eq((count > 1) | (recent[i] & (count != 0))),
             ]
-            with m.If(fired[i] ^ taken[i]):
-                m.d.sync += count.eq(count + Mux(fired[i], 1, -1))
-        was_fired, was_full, relieved = Signal(), Signal(), Signal()
-        m.d.sync += [
-            was_fired.eq(self.fire),
-            was_full.eq(full.bit_select(self.fire_channel, 1)),
-            relieved.eq(self.take & (asked == self.fire_channel)),
-        ]
-        m.d.comb += self.overflow.eq(was_fired & was_full & ~relieved)
+            with m.If(recent[i] ^ taken[i]):
+                m.d.sync += count.eq(count + Mux(recent[i], 1, -1))
         return m

@@ -31,9 +31,9 @@ class Host(Component):
 
     `clear` resets warps and channels, and engines some cycles later; before a run it lasts until
     `clear_index` has named the words of any memory to be reset, and a round of turns follows. `execute`
-    lets warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet`
-    tells that nothing is outstanding at memory, `finished` that every warp is through: it may be late,
-    cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines that
+    lets the enabled warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing.
+    `quiet` tells that nothing is outstanding at memory, `finished` that every warp is through: it may be
+    late, cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines that
     work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one two
     cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
     the performance counters, warps first: those of the cycle before.
@@ -56,7 +56,7 @@ class Host(Component):
                 "clear": Out(1),
                 "clear_index": Out(range(register_words(config))),
                 "run": Out(1),
-                "execute": Out(config.warps),
+                "execute": Out(1),
                 "stop": Out(1),
                 "enable": Out(config.warps),
                 "finished": In(1),
@@ -191,14 +191,13 @@ class Host(Component):
         # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
         # go on afterwards. It is a register because it resets the parts of the machine.
         clearing = Signal(init=1)
-        begin = [running.eq(1), self.execute.eq(self.enable)]
-        end = [running.eq(0), self.execute.eq(0)]
         count, following, latest = (Signal(len(self.cycle), name=n) for n in ("count", "following", "latest"))
         period = self._config.derived.period
         cleared, loaded = Signal(range(self.clear_cycles)), Signal(range(period))
         self._watch(m, state, watchdog, told)
         m.d.comb += [
             told.eq(running & self.error),
+            self.execute.eq(running),
             self.clear.eq(clearing),
             self.clear_index.eq(cleared),
             self.run.eq(running & ~self.error),
@@ -223,16 +222,16 @@ class Host(Component):
             with m.Case(State.LOAD):
                 m.d.sync += [loaded.eq(loaded + 1), latest.eq(0)]
                 with m.If(loaded == period - 1):
-                    m.d.sync += [state.eq(State.RUN), loaded.eq(0), *begin]
+                    m.d.sync += [state.eq(State.RUN), loaded.eq(0), running.eq(1)]
             with m.Case(State.RUN):
                 m.d.sync += count.eq(following)
                 with m.If(happened):
                     m.d.sync += latest.eq(count)
                 with m.If(told):
-                    m.d.sync += [failed.eq(1), error.eq(self.error_report), *end]
+                    m.d.sync += [failed.eq(1), error.eq(self.error_report), running.eq(0)]
                     m.d.sync += state.eq(Mux(self.quiet, State.DONE, State.STOP))
                 with m.Elif(self.finished):
-                    m.d.sync += [state.eq(State.DONE), count.eq(latest), *end]
+                    m.d.sync += [state.eq(State.DONE), count.eq(latest), running.eq(0)]
             with m.Case(State.STOP), m.If(self.quiet | self.expired):
                 m.d.sync += state.eq(State.DONE)
         # Not while memory still owes answers: the next run would take them for its own.

@@ -81,7 +81,8 @@ class Sequencer(Component):
     pipeline before the next turn of its warp enters it. So nothing is forwarded, guessed or taken back.
 
     While `clear` is 1 the sequencer must be in reset; word `clear_index` of the registers becomes 0: all must
-    be named. `period` cycles after a reset warp 0 has its turn. `run` lets warps execute. `room` tells which
+    be named. `period` cycles after a reset warp 0 has its turn. `run` lets the warps in
+    `enable` execute, which must stay from the cycle before on. `room` tells which
     queues have room. `token` tells whether the channel that was named by `ask` in the cycle before holds a
     token, which `take` takes. `turn` is the warp that has its turn, `pc` its
     instruction, unless the turn is `idle`. `error` tells that the machine stops there, for the `cause`; what
@@ -98,7 +99,8 @@ class Sequencer(Component):
             {
                 "clear": In(1),
                 "clear_index": In(range(register_words(config))),
-                "run": In(config.warps),
+                "run": In(1),
+                "enable": In(config.warps),
                 "fetch_warp": Out(warp),
                 "fetch_pc": Out(bits),
                 "word": In(STORED_BITS),
@@ -149,9 +151,11 @@ class Sequencer(Component):
 
         m.submodules.pending = pending = PendingSignals(c)
         runs, alive, active = Signal(), Signal(), Signal()
+        enabled = Signal(name="enabled")  # the warp that has its turn
+        m.d.sync += enabled.eq(self.enable.bit_select(ring.ahead(1).warp, 1))
         held, go, signals = Signal(), Signal(), Signal()
         m.d.comb += [
-            runs.eq(self.run.bit_select(now.warp, 1) & ~now.idle),
+            runs.eq(self.run & enabled & ~now.idle),
             alive.eq(runs & flags.alive),
             active.eq(runs & flags.able),
             self.turn.eq(now.warp),

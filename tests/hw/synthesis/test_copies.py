@@ -14,7 +14,7 @@ from hw.synthesis.copies import spread
 from tests.hw.synthesis.cells import Levels, clocked, held, outputs
 
 #: Registers of each component. All together read the enable and the reset, `few` has too few for copies.
-WIDTHS = {"first": 190, "second": 150, "third": 100, "few": 8}
+WIDTHS = {"first": 190, "second": 150, "third": 100, "few": 3}
 TOTAL = sum(WIDTHS.values())
 DESIGN = """
 module part #(parameter W = 1) (input clk, enable, clear, input [W-1:0] d, output [W-1:0] q);
