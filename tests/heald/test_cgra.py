@@ -113,7 +113,7 @@ def test_a_wrong_result_is_told(heald: Any, quick: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "fabric"),
     [
-        ((), "small3x3"),
+        ((), "compact4x4"),
         (("--set", "cgra=none"), "mesh4x4"),
         (("--set", "cgra=none", "--grid", "2x3"), "mesh2x3"),
         (("--set", "cgra=mesh2x2"), "mesh2x2"),
