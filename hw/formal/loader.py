@@ -47,7 +47,12 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     bench.require("addresses_aligned", request.payload[:shift] == 0)
 
     bench.invariants(lambda: stages(bench, dut, ran, permitted, port == "load_b" and not patches))
-    bench.invariant("answers", lambda: bench.register(dut, "outstanding") == owed)
+
+    def outstanding() -> Value:
+        counted, more, less = (bench.register(dut, name) for name in ("outstanding", "more", "less"))
+        return (counted + more - less == owed) & ~(more & less)
+
+    bench.invariant("answers", outstanding)
 
 
 def stages(
@@ -57,8 +62,8 @@ def stages(
 
     A row that is not permitted is walked on, for two beats, but nothing of it is requested.
     """
-    names = ("begin", "middle", "present", "wrong", "empty", "valid", "is_fill", "address")
-    begin, middle, present, wrong, empty, valid, is_fill, address = (
+    names = ("begin", "middle", "present", "wrong", "empty", "asks", "address")
+    begin, middle, present, wrong, empty, asks, address = (
         bench.register(dut, f"requests/{n}") for n in names
     )
     op = bench.view(dut, "requests/op")
@@ -71,7 +76,7 @@ def stages(
         "operation": ~(begin | later) | (ran & ~(begin & later)),
         "empty": (~later | (empty == starts_empty)) & (~(middle | present) | ~starts_empty | wrong),
         **{name: starts_empty | value for name, value in of_rows.items()},
-        "requested": ~(valid & ~is_fill) | permitted(address << shift),
+        "requested": ~asks | permitted(address << shift),
     }
     if without_patches:
         of_patches = (begin | later) & (op.variant == VARIANT)
