@@ -15,7 +15,6 @@ from hw import csr, isa
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.fabric import OPERATIONS, Fabric, Unit, layout
 from hw.rtl.bits import log2
-from hw.rtl.gemm.widths import block_bits
 from hw.rtl.memory.load_steps import STEPS, forms_patches, loader_target, step_layout
 
 if TYPE_CHECKING:
@@ -83,14 +82,17 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 
 def _issue(c: MachineConfig) -> dict[str, float]:
-    # The oldest operation of a queue stands in a register, behind another one, or behind LUT RAM for several.
-    stored = _lut_rams(c.queue_depth - 1) if c.queue_depth > 2 else 0
+    # Queues hold operations of one and the same width: in a register or two, or in LUT RAM if there are more.
+    few = c.queue_depth <= 2
     return {
         "one": 1,
-        "stored": stored,
+        "registers": c.queue_depth * few,
+        "chosen": c.queue_depth == 2,
+        "stored": 0 if few else _lut_rams(c.queue_depth),
         # Parameters of patches are kept, and operations are wider.
         "patches": c.convolutions,
-        "patch_stored": c.convolutions * stored,
+        "patch_registers": c.convolutions * c.queue_depth * few,
+        "patch_chosen": c.convolutions * (c.queue_depth == 2),
     }
 
 
@@ -109,14 +111,11 @@ def _host(c: MachineConfig) -> dict[str, float]:
 
 def _gemm(c: MachineConfig) -> dict[str, float]:
     a, b = c.derived.buffer_a, c.derived.buffer_b
-    bits = block_bits(c)
     return {
         "one": 1,
         "macs": c.rows * c.cols,
-        "mac_bits": c.rows * c.cols * bits,
         "edges": c.rows + c.cols,
-        "column_bits": c.cols * bits,
-        "waiting": c.rows * (c.rows - 1) / 2,
+        "columns": c.cols * log2(c.rows),
         "turned": _turned(a.banks) + _turned(b.banks),
     }
 
@@ -210,15 +209,14 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
     muxes = "abc"[: max((o.operands for o in executed if not o.opaque), default=0)]
     operands = sum(len(shape.sources[name]) - 1 for name in muxes)
     others = sum(len(s) - 2 for name, s in shape.sources.items() if name.startswith(("out", "write")))
-    units = {"alu": Unit.ALU, "multiplier": Unit.MULTIPLIER, "memory": Unit.MEMORY, "table": Unit.TABLE}
-    has = {name: unit in kind.units for name, unit in units.items()}
     return {
         "one": 1,
-        "pipelined": grid.pipelined,
-        **has,
-        **{f"pipelined_{name}": grid.pipelined and there for name, there in has.items()},
+        "alu": Unit.ALU in kind.units,
         "shifter": any(o.name in ("shl", "shr", "shr_logical") for o in executed),
         "zeros": any(o.name == "clz" for o in executed),
+        "multiplier": Unit.MULTIPLIER in kind.units,
+        "memory": Unit.MEMORY in kind.units,
+        "table": Unit.TABLE in kind.units,
         # Of an entry that only leads from links to links, one word is left: no operands, no constants.
         "block_rams": (shape.words if kind.units or kind.registers else 1) * _blocks(grid.contexts, 32)[0]
         + _blocks(kind.table_words, 32)[0],
