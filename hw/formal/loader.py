@@ -49,8 +49,10 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     bench.invariants(lambda: stages(bench, dut, ran, permitted, port == "load_b" and not patches))
 
     def outstanding() -> Value:
-        counted, more, less = (bench.register(dut, name) for name in ("outstanding", "more", "less"))
-        return (counted + more - less == owed) & ~(more & less)
+        counted, asked, answered = (
+            bench.register(dut, name) for name in ("outstanding", "was_asked", "was_answered")
+        )
+        return counted + asked - answered == owed
 
     bench.invariant("answers", outstanding)
 

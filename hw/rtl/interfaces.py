@@ -85,7 +85,7 @@ class EngineControl(Signature):
     """What every engine has besides its data: queue, completion, error, stop, counters.
 
     `stop` asks for an orderly stop: no new requests. `quiet` is 1 when nothing is outstanding at memory.
-    `progress` is 1 in cycles that count as progress for the watchdog.
+    A bit of `progress` is 1 in cycles that count as progress for the watchdog: requests, work, and answers.
     """
 
     def __init__(self, engine: str):
@@ -98,7 +98,7 @@ class EngineControl(Signature):
                 "error_report": Out(ErrorReport),
                 "stop": In(1),
                 "quiet": Out(1),
-                "progress": Out(1),
+                "progress": Out(2),
                 "busy": Out(1),
                 "stall_memory": Out(1),
                 "stall_bank": Out(1),

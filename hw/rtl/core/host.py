@@ -33,10 +33,10 @@ class Host(Component):
     `clear_index` has named the words of any memory to be reset, and a round of turns follows. `execute`
     lets the enabled warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing.
     `quiet` tells that nothing is outstanding at memory, `finished` that every warp is through: it may be
-    late, cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines that
-    work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one two
-    cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs of
-    the performance counters, warps first: those of the cycle before.
+    late, cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines
+    that work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one
+    two cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs
+    of the performance counters, warps first: those of the cycle before.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -62,7 +62,7 @@ class Host(Component):
                 "finished": In(1),
                 "event": In(1),
                 "quiet": In(1),
-                "progress": In(1 + 2 * len(ENGINES)),
+                "progress": In(1 + 3 * len(ENGINES)),
                 "error": In(1),
                 "error_report": In(ErrorReport),
                 "expired": Out(1),

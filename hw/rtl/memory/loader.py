@@ -7,7 +7,7 @@ for. The loader of buffer B has a second walker beside that of rows, for `load_b
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import memory, stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
@@ -98,12 +98,13 @@ class Loader(Component):
         ]
         # Whether answers are taken is known late, so they are counted a cycle later.
         outstanding, asked, answered = Signal(16), Signal(), Signal()
-        more, less = Signal(), Signal()
+        was_asked, was_answered, more, less = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             asked.eq(self.memory.request.valid & self.memory.request.ready),
             answered.eq(self.memory.response.valid & self.memory.response.ready),
         ]
-        m.d.sync += [more.eq(asked & ~answered), less.eq(answered & ~asked)]
+        m.d.sync += [was_asked.eq(asked), was_answered.eq(answered)]
+        m.d.comb += [more.eq(was_asked & ~was_answered), less.eq(was_answered & ~was_asked)]
         with m.If(more | less):
             m.d.sync += outstanding.eq(outstanding + Mux(more, 1, -1))
         m.d.comb += [
@@ -123,6 +124,6 @@ class Loader(Component):
             control.quiet.eq((outstanding == less) & ~more & ~self.memory.request.valid),
             control.busy.eq(requests.busy),
             control.stall_memory.eq(requests.stall_memory),
-            control.progress.eq(requests.busy | answered),
+            control.progress.eq(Cat(requests.busy, answered)),
         ]
         return m

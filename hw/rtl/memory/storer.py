@@ -357,7 +357,7 @@ class Storer(Component):
             ends.eq(sent_beat & sent.last),
             ended.eq(arrived & (oldest != sent_last) & (end == answered)),
             control.quiet.eq((sent_count == answered) & ~self.memory.request.valid),
-            control.progress.eq(sent_beat | arrived),
+            control.progress.eq(Cat(sent_beat, arrived)),
         ]
         with m.If(ended):
             m.d.sync += oldest.eq(oldest + 1)
