@@ -94,11 +94,11 @@ def test_a_signal_ends_all_and_tidies_up(tmp_path: Path, number: int) -> None:
         except processes.Ended as error:
             sys.exit(128 + error.number)
     """
-    # A shell that runs tests in the background has its jobs ignore SIGINT.
+    # A shell that runs tests in the background has its jobs ignore SIGINT, and nohup has them ignore SIGHUP.
     with subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) and None,
     ) as process:
         numbers = numbers_in(place)
         process.send_signal(number)
