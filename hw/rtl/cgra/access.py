@@ -171,8 +171,8 @@ class MemoryPort(Component):
         with m.If(self.shows if self._pipelined else self.advance):
             m.d.sync += kept.eq(access)
         m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
-        # A value that came before the next step can end stays for it, with the words of the other spaces: the
-        # accumulator has most of them.
+        # A value that came before the step can end is kept. It joins the words from elsewhere, of which there
+        # are fewer than of the accumulator.
         stayed, stays, loaded, coming = Signal(Arrived), Signal(), Signal(Arrived), Signal(Arrived)
         m.d.sync += stays.eq(~self.moves & (stays | self.fresh))
         with m.If(self.fresh):
