@@ -56,7 +56,7 @@ _RANDOM = "tests/cosim/test_random_programs.py::test_random_programs_do_what_the
 MUTATIONS = (
     # RTL
     Mutation(
-        "channel-relieved",
+        "token-stays",
         "a token that is taken as another one comes stays",
         "hw/rtl/core/channels.py",
         "recent[i] ^ taken[i]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hw import fabric
 from hw.config import ENGINES, MachineConfig
 from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, state, storer, streams
 from hw.formal.proof import Proof
@@ -31,6 +32,9 @@ SMALL = MachineConfig(
     windows=2,
 )
 
+#: The same with a CGRA: without one no operation for it has parameters.
+WITH_CGRA = SMALL.replace(cgra=fabric.load("mesh2x2"))
+
 PROOFS: dict[str, Proof] = {
     p.name: p
     for p in (
@@ -47,7 +51,7 @@ PROOFS: dict[str, Proof] = {
         loader.patches_proof(SMALL.replace(windows=1)),
         streams.proof(),
         *bus.proofs(),
-        *(issue.proof(SMALL, e) for e in ENGINES),
+        *(issue.proof(WITH_CGRA if e == "cgra" else SMALL, e) for e in ENGINES),
         # Of the forms of the queue SMALL has that of two registers; the others are one, and a memory.
         *(issue.proof(SMALL, "store", depth=d) for d in (1, 3, 4)),
     )

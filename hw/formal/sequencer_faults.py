@@ -101,7 +101,12 @@ def _error_issues(m: Module, outer: Component, inner: Component) -> None:
 
 def _runs_on(m: Module, outer: Component, inner: Component) -> None:
     """Warps run on when the machine stops."""
-    m.d.comb += [inner.run.eq(1), inner.enable.eq(-1)]
+    m.d.comb += inner.run.eq(1)
+
+
+def _all_run(m: Module, outer: Component, inner: Component) -> None:
+    """All warps run, enabled or not."""
+    m.d.comb += inner.enable.eq(-1)
 
 
 def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
@@ -139,5 +144,6 @@ def faults(config: MachineConfig) -> tuple[Fault, ...]:
         planted("channel-unknown", "names_exist", _next_channel, two),
         planted("error-issues", "error_does_not_issue", _error_issues, two),
         planted("stop-ignored", "nothing_while_stopped", _runs_on, two),
+        planted("enable-ignored", "nothing_while_stopped", _all_run, two),
         planted("through-together", "through_is_final", _through_together, three),
     )

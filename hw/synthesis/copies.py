@@ -8,41 +8,43 @@ register in each component the last piece of the way is short. This pass works o
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
-from hw.synthesis.nets import Cells, readers_of
-from hw.synthesis.resources import SCOPE, component
+from hw.synthesis.nets import SCOPE, Cells, component, readers_of
 
 #: Cells that read a net, and with which pin.
 Pins = list[tuple[str, str]]
 #: From how many readers on a net is worth copies, and from how many on a component is worth its own.
 _MANY, _SOME = 100, 4
+#: Most cells of a component that lies in one place: of a larger one each part is a component.
+_WHOLE = 4000
 #: Cells that can be copied, and their output.
 _OUTPUT = {"LUT4": "Z", "TRELLIS_FF": "Q"}
 #: Pins that only a table beside them can drive.
 _BESIDE = ("ALUT", "BLUT")
-#: How deep components are told apart: a PE or a row of the array, and not its parts.
-_DEPTH = 2
 
 
-def spread(module: dict[str, Any]) -> int:
+def spread(module: dict[str, Any], whole: int = _WHOLE) -> int:
     """Copy tables and registers with many readers in a netlist of ECP5; the number of copies.
 
-    `module` is one module of Yosys' JSON; it is changed in place.
+    Components have at most `whole` cells where they have parts. `module` is one module of Yosys' JSON; it is
+    changed in place.
     """
     cells: Cells = module["cells"]
     readers = readers_of(module)
-    paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
+    places = _places(cells, whole)
     last = max(bit for net in module["netnames"].values() for bit in net["bits"] if isinstance(bit, int))
     made = 0
     for name, cell in list(cells.items()):
+        # Two registers that are set without the clock would not always leave that together.
         output = _OUTPUT.get(cell["type"])
-        if output is None:
+        if output is None or cell["parameters"].get("SRMODE") == "ASYNC":
             continue
         (bit,) = cell["connections"][output]
-        for group, pins in _groups(readers.get(bit, []), paths).items():
+        for place, pins in _groups(readers.get(bit, []), places).items():
             made += 1
-            new = f"{group}.copy_{name.replace('.', '_')}"
+            new = f"{place}.{name.rsplit('.', 1)[-1]}_copy{last + made}".lstrip(".")
             cells[new] = copy.deepcopy(cell)
             cells[new]["connections"][output] = [last + made]
             module["netnames"][f"{new}_{output}"] = {"hide_name": 1, "bits": [last + made], "attributes": {}}
@@ -52,14 +54,27 @@ def spread(module: dict[str, Any]) -> int:
     return made
 
 
-def _groups(pins: Pins, paths: frozenset[str]) -> dict[str, Pins]:
+def _places(cells: Cells, whole: int) -> dict[str, str]:
+    """The component of each cell: the largest one around it that has at most `whole` cells, or no parts."""
+    paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
+    own = {name: component(name, paths) for name in cells}
+    sizes: Counter[str] = Counter()
+    around: dict[str, list[str]] = {}
+    for path, number in Counter(own.values()).items():
+        ends = [i for i, letter in enumerate(path) if letter == "."]
+        around[path] = list(dict.fromkeys(["", *(path[:i] for i in ends if path[:i] in paths), path]))
+        sizes.update(dict.fromkeys(around[path], number))
+    found = {path: next((a for a in outer if sizes[a] <= whole), path) for path, outer in around.items()}
+    return {name: found[path] for name, path in own.items()}
+
+
+def _groups(pins: Pins, places: dict[str, str]) -> dict[str, Pins]:
     """The readers of a net by the component that gets a copy; that with most of them keeps what there is."""
     if len(pins) < _MANY:
         return {}
     found: dict[str, Pins] = {}
     for reader, pin in pins:
-        group = ".".join(component(reader, paths).split(".")[:_DEPTH])
-        if group and pin not in _BESIDE:
-            found.setdefault(group, []).append((reader, pin))
+        if reader and pin not in _BESIDE:
+            found.setdefault(places[reader], []).append((reader, pin))
     large = sorted((g for g in found if len(found[g]) >= _SOME), key=lambda g: len(found[g]))
     return {group: found[group] for group in large[:-1]}

@@ -23,7 +23,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hw.synthesis.resources import CLOCK_PINS, SCOPE, Resources, component, groups
+from hw.synthesis.nets import SCOPE, component
+from hw.synthesis.resources import CLOCK_PINS, Resources, groups
 
 Cells = Mapping[str, Mapping[str, Any]]
 Floats = npt.NDArray[np.float64]

@@ -1,8 +1,8 @@
-"""Who reads each net of a netlist of Yosys."""
+"""Who reads each net of a netlist of Yosys, and which instance of the design a cell belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 #: A net by its number; a constant is text.
@@ -10,6 +10,11 @@ Bit = int | str
 Cells = dict[str, dict[str, Any]]
 #: Cells and pins that read each net; a port of the module is the cell "".
 Readers = dict[Bit, list[tuple[str, str]]]
+# Yosys names a cell after the nearest signal of the source, with the path of its instance in front
+# (`warp0.multiply.sum_LUT4_Z`), and keeps the path of every instance that was flattened as a cell of this
+# type. Logic between two instances counts where the signal it was named after lies: sums are exact, borders
+# are not.
+SCOPE = "$scopeinfo"
 
 
 def readers_of(module: Mapping[str, Any]) -> Readers:
@@ -24,3 +29,12 @@ def readers_of(module: Mapping[str, Any]) -> Readers:
         for bit in port["bits"]:
             readers.setdefault(bit, []).append(("", name))
     return readers
+
+
+def component(name: str, paths: Collection[str]) -> str:
+    """The longest path of an instance that a cell's or a net's name begins with, "" for the top."""
+    end = len(name)
+    while (end := name.rfind(".", 0, end)) > 0:
+        if name[:end] in paths:
+            return name[:end]
+    return ""

@@ -13,7 +13,8 @@ from pathlib import Path as File
 from typing import Any
 
 from hw.synthesis.multipliers import REGISTERED
-from hw.synthesis.resources import CLOCK_PINS, SCOPE, component
+from hw.synthesis.nets import SCOPE, component
+from hw.synthesis.resources import CLOCK_PINS
 
 #: Nanoseconds of a net: what routing makes of most nets of machines here, and what synthesis counts.
 NET = 0.8

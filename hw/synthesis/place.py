@@ -14,7 +14,8 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis.resources import CLOCK_PINS, SCOPE, Device, Resources, component
+from hw.synthesis.nets import SCOPE, component
+from hw.synthesis.resources import CLOCK_PINS, Device, Resources
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from hw.errors import InputError
+from hw.synthesis.nets import SCOPE, component
 
 #: What a cell of ECP5 takes. LUTs are what nextpnr counts as "Total LUT4s": a carry cell is two of them,
 #: sixteen words of four bits are four that hold data and two that address the writes.
@@ -62,11 +63,6 @@ def of_cells(cells: Mapping[str, int], family: str) -> Resources:
     return Resources(**totals)
 
 
-# Yosys names a cell after the nearest signal of the source, with the path of its instance in front
-# (`warp0.multiply.sum_LUT4_Z`), and keeps the path of every instance that was flattened as a cell of this
-# type. Logic between two instances counts where the signal it was named after lies: sums are exact, borders
-# are not.
-SCOPE = "$scopeinfo"
 #: Pins of cells that take a clock.
 CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
 
@@ -81,15 +77,6 @@ def by_component(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[st
     for path in paths:
         found.setdefault(path, Counter())
     return found
-
-
-def component(name: str, paths: Collection[str]) -> str:
-    """The longest path of an instance that a cell's or a net's name begins with, "" for the top."""
-    end = len(name)
-    while (end := name.rfind(".", 0, end)) > 0:
-        if name[:end] in paths:
-            return name[:end]
-    return ""
 
 
 def grouped(components: Mapping[str, Resources], share: float = 0.5) -> dict[str, Resources]:

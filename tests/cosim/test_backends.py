@@ -155,8 +155,8 @@ def test_a_run_that_fails_ends_though_memory_owes_an_answer(
 ) -> None:
     """After WATCHDOG cycles more, also if the grid has a launch, or takes one in the cycle of the stop.
 
-    An error is told two cycles later, and a launch is taken three cycles after its issue: that of warp 2
-    comes in that cycle.
+    An error is told two cycles later, and a launch is taken three cycles after its issue: the error of
+    warp 2 is told in that cycle.
     """
     owed = []
 

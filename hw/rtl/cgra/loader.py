@@ -232,7 +232,7 @@ class Loader(Component):
         """Requests to the banks; the word that has arrived, whether one has, and whether it is the last.
 
         After an error no word counts that is on its way. Addresses do not depend on whether the banks are
-        free, which is known late: while a configuration is loaded nothing else reads.
+        free, which is known late: while a configuration is loaded no PE reads.
         """
         scratch = self.scratch
         banks = len(scratch.enable)

@@ -81,12 +81,12 @@ class Sequencer(Component):
     pipeline before the next turn of its warp enters it. So nothing is forwarded, guessed or taken back.
 
     While `clear` is 1 the sequencer must be in reset; word `clear_index` of the registers becomes 0: all must
-    be named. `period` cycles after a reset warp 0 has its turn. `run` lets the warps in `enable` execute,
-    which must stay from the cycle before on. `room` tells which queues have room. `token` tells whether the
-    channel that was named by `ask` in the cycle before holds a token, which `take` takes. `turn` is the warp
-    that has its turn, `pc` its instruction, unless the turn is `idle`. `error` tells that the machine stops
-    there, for the `cause`; what the sequencer does from then on does not matter. `moves` is `issued`, and 1
-    with some errors, too. `through` tells the warps that have halted and wait for nothing.
+    be named. `period` cycles after a reset warp 0 has its turn. `run` lets the warps in `enable` execute;
+    `enable` must be stable from the cycle before `run` on. `room` tells which queues have room. `token` tells
+    whether the channel that was named by `ask` in the cycle before holds a token, which `take` takes. `turn`
+    is the warp that has its turn, `pc` its instruction, unless the turn is `idle`. `error` tells that the
+    machine stops there, for the `cause`; what the sequencer does from then on does not matter. `moves` is
+    `issued`, and 1 with some errors, too. `through` tells the warps that have halted and wait for nothing.
 
     **Timing.** docs/machine.md, "Warps".
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hw.synthesis.resources import Resources, by_component, component, grouped, of_cells
+from hw.synthesis.nets import component
+from hw.synthesis.resources import Resources, by_component, grouped, of_cells
 
 
 def test_ecp5_counts_look_up_tables_as_nextpnr_does() -> None:
