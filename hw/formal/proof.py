@@ -42,7 +42,8 @@ class Proof:
 
     `statements` says what each name that `build` requires means. `induction` is the length of an induction.
     Where it is 0, every run of `bounded` cycles from reset is searched instead. Where an induction fails,
-    such a search (if `bounded` is not 0) tells whether statements are wrong or only the invariants.
+    such a search (if `bounded` is not 0) tells whether statements are wrong or only the invariants. `solver`
+    names one that this proof needs, where the one for the method does not end.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Proof:
     faults: tuple[Fault, ...] = ()
     induction: int = 0
     bounded: int = 0
+    solver: str = ""
 
     @property
     def method(self) -> Method:

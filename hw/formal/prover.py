@@ -89,15 +89,16 @@ def _run(
         return outcome(False, reason=reason)
     instead = "-bounded" if fault is None and method is not proof.method else ""
     place = folder / (f"{proof.name}-{fault.name}" if fault else proof.name + instead)
+    solver = tools.solver(method, proof.solver)
     try:
         if place.exists():
             shutil.rmtree(place)  # no result of an earlier run may count
         place.mkdir(parents=True)
         (place / "design.il").write_text(text, encoding="utf-8")
-        (place / "run.sby").write_text(_script(method, depth, tools.solvers[method].name), encoding="utf-8")
+        (place / "run.sby").write_text(_script(method, depth, solver.name), encoding="utf-8")
     except OSError as error:
         raise cache.unwritable(place, error) from None
-    log = _call(place, tools, tools.solvers[method].folder)
+    log = _call(place, tools, solver.folder)
     failed = tuple(dict.fromkeys(_FAILED.findall(log)))
     status = place / "run" / "status"
     verdict = status.read_text(encoding="utf-8").split()[0] if status.is_file() else "ERROR"

@@ -38,12 +38,17 @@ class Solver:
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of the programs, and the solver for each method."""
+    """Paths of the programs, the solver for each method, and all solvers that may be used, by name."""
 
     sby: Path
     yosys: Path
     smtbmc: Path
     solvers: dict[Method, Solver]
+    found: dict[str, Solver]
+
+    def solver(self, method: Method, wanted: str = "") -> Solver:
+        """The solver `wanted`, or where it may not be used the one for a method."""
+        return self.found.get(wanted, self.solvers[method])
 
 
 def _find(program: str) -> Path | None:
@@ -101,4 +106,4 @@ def find(solver: str | None = None) -> Tools:
             f"(pip install {' or '.join(p for _, p in wanted)})"
         )
     best = {method: next(found[n] for n in order if n in found) for method, order in _PREFERRED.items()}
-    return Tools(sby, yosys, smtbmc, best)
+    return Tools(sby, yosys, smtbmc, best, found)

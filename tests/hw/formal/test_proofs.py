@@ -239,6 +239,13 @@ def test_without_a_wish_each_method_has_the_solver_that_suits_it(monkeypatch: py
     assert {s.folder for s in tools.find().solvers.values()} == {Path("/a")}
 
 
+def test_a_proof_has_the_solver_that_it_needs_unless_another_is_asked_for() -> None:
+    needed = PROOFS["issue-cgra"].solver
+    assert tools.find().solver(Method.BOUNDED, needed).name == needed == "bitwuzla"
+    assert tools.find("yices").solver(Method.BOUNDED, needed).name == "yices"
+    assert tools.find().solver(Method.BOUNDED).name == "yices"
+
+
 def test_a_program_of_bitwuzla_that_cannot_be_written_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
