@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component
@@ -37,7 +39,6 @@ def build(bench: Bench, config: MachineConfig) -> None:
     dut = bench.add(PendingSignals(config), "dut")
     turns = Turns(bench, config)
     depth = isa.TIMING.pending_signals
-    most = config.queue_depth + isa.TIMING.in_flight + 1
     sync = bench.m.d.sync
     operations, waiting = Signal(COUNT_BITS, name="operations"), Signal(range(depth + 2), name="waiting")
     issues = bench.value(turns.own & dut.issue, "issues")
@@ -51,7 +52,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.assume(~(dut.issue & dut.signal))
     bench.assume(~dut.signal | dut.room)
     bench.assume(~completes | (operations != 0))
-    bench.assume(~issues | (operations < most))
+    bench.assume(~issues | (operations < _most(config)))
     sync += [operations.eq(operations + issues - completes), waiting.eq(waiting + signals - fires)]
 
     pick = bench.free(1, "pick")
@@ -82,39 +83,68 @@ def build(bench: Bench, config: MachineConfig) -> None:
     shown = (dut.room == (waiting != depth)) & (dut.empty == (waiting == 0)) & (dut.some == (operations != 0))
     bench.require("counts_shown", ~turns.own | shown)
 
-    def tied() -> Value:
-        # What entries wait for grows from the oldest to the youngest. From when the i-th waits in vain on,
-        # the warp issues no more operations than it takes turns for it and the i before it to fire.
-        state = turns.state(dut, "state", bench.view(dut, "now").shape())
-        completed = [bench.register(dut, f"completed{w}") for w in range(config.warps)]
-        done = Value.cast(Array(completed)[turns.watched])
-        row, layout = bench.memory(dut, "entries"), bench.view(dut, "oldest").shape()
+    followed = _Followed(watching, ahead, needs, channel, pc)
+    bench.invariant("queue", lambda: _tied(bench, dut, turns, config, operations, waiting, followed))
 
-        def entry(number: Value | int) -> data.View:
-            return data.View(layout, row(Cat((state.oldest + number)[: len(state.oldest)], turns.watched)))
 
-        def owes(entry: data.View) -> Value:
-            return Value.cast(entry.needs - done)[:COUNT_BITS].as_signed()
+@dataclass(frozen=True)
+class _Followed:
+    """The signal that is followed: whether there is one, those ahead of it, what it needs, what it is."""
 
-        entries = [entry(i) for i in range(depth)]
-        ordered = []
-        for i, one in enumerate(entries):
-            following = (
-                operations if i == depth - 1 else Mux(waiting > i + 1, owes(entries[i + 1]), operations)
-            )
-            later = operations - owes(one)  # operations issued behind it
-            ordered.append((waiting <= i) | ((owes(one) <= following) & (later <= most + depth - 1 - i)))
-        one = entry(ahead)
-        mine = (one.channel == channel) & Mux(owes(one) > 0, owes(one) == needs, needs == 0) & (one.pc == pc)
-        return (
-            (state.count == waiting)
-            & (Value.cast(state.issued - done)[:COUNT_BITS] == operations)
-            & (operations <= most)
-            & Cat(*ordered).all()
-            & (~watching | ((ahead < waiting) & (needs <= operations) & mine))
-        )
+    watching: Value
+    ahead: Value
+    needs: Value
+    channel: Value
+    pc: Value
 
-    bench.invariant("queue", tied)
+
+def _tied(
+    bench: Bench,
+    dut: PendingSignals,
+    turns: Turns,
+    config: MachineConfig,
+    operations: Value,
+    waiting: Value,
+    followed: _Followed,
+) -> Value:
+    """What the entries and counts of the watched warp always obey.
+
+    What entries wait for grows from the oldest to the youngest. From when the i-th waits in vain on, the warp
+    issues no more operations than it takes turns for it and the i before it to fire.
+    """
+    depth, most = isa.TIMING.pending_signals, _most(config)
+    state = turns.state(dut, "state", bench.view(dut, "now").shape())
+    completed = [bench.register(dut, f"completed{w}") for w in range(config.warps)]
+    done = Value.cast(Array(completed)[turns.watched])
+    row, layout = bench.memory(dut, "entries"), bench.view(dut, "oldest").shape()
+
+    def entry(number: Value | int) -> data.View:
+        return data.View(layout, row(Cat((state.oldest + number)[: len(state.oldest)], turns.watched)))
+
+    def owes(entry: data.View) -> Value:
+        return Value.cast(entry.needs - done)[:COUNT_BITS].as_signed()
+
+    entries = [entry(i) for i in range(depth)]
+    ordered = []
+    for i, one in enumerate(entries):
+        following = operations if i == depth - 1 else Mux(waiting > i + 1, owes(entries[i + 1]), operations)
+        later = operations - owes(one)  # operations issued behind it
+        ordered.append((waiting <= i) | ((owes(one) <= following) & (later <= most + depth - 1 - i)))
+    f, one = followed, entry(followed.ahead)
+    needs = Mux(owes(one) > 0, owes(one) == f.needs, f.needs == 0)
+    mine = (one.channel == f.channel) & needs & (one.pc == f.pc)
+    return (
+        (state.count == waiting)
+        & (Value.cast(state.issued - done)[:COUNT_BITS] == operations)
+        & (operations <= most)
+        & Cat(*ordered).all()
+        & (~f.watching | ((f.ahead < waiting) & (f.needs <= operations) & mine))
+    )
+
+
+def _most(config: MachineConfig) -> int:
+    """Most operations of a warp that may be under way."""
+    return config.queue_depth + isa.TIMING.in_flight + 1
 
 
 def _issue_uncounted(m: Module, outer: Component, inner: Component) -> None:
