@@ -37,7 +37,7 @@ _PHASES = (
 )
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
 #: the first router did not end in half an hour there.
-_ALGORITHMS = ("--placer", "static", "--router", "router2")
+_ALGORITHMS = ("--placer", "static", "--router", "router2", "--tmg-ripup")
 #: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
 #: chooses may be led there through the fabric, and find no way.
 _CLOCK_SITES = {"CABGA381": "G2"}

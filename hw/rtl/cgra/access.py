@@ -106,7 +106,8 @@ class MemoryPort(Component):
 
     `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
     an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
-    step may end meanwhile. `arrived` is what a load brings that was served in the cycle before, else 0;
+    step may end meanwhile; `new` is the access without regard to one that waits
+    (in a pipelined fabric; else it is `access`). `arrived` is what a load brings that was served in the cycle before, else 0;
     `fresh` says that there is one. `shows` says that no access of any port is open. Where
     `moves` is 1 without `advance`, loads are forgotten.
 
@@ -131,6 +132,7 @@ class MemoryPort(Component):
                 "moves": In(1),
                 "shows": In(1),
                 "access": Out(access_layout(config)),
+                "new": Out(access_layout(config)),
                 "outside": Out(1),
                 "open": In(1),
                 "waiting": Out(1),
@@ -158,7 +160,7 @@ class MemoryPort(Component):
                 ]
             happens = shown(m, self.shows, "happens", happens)
             outside = later(m, self.advance, "outside", outside)
-            m.d.comb += access.eq(Mux(waits, kept, late))
+            m.d.comb += [self.new.eq(late), access.eq(Mux(waits, kept, late))]
         else:
             present = Signal(kept.shape())
             m.d.comb += [
@@ -167,6 +169,7 @@ class MemoryPort(Component):
                 # While an access waits, its address goes through the adder alone.
                 access.address.eq(present.address + Mux(waits, 0, offset)),
                 access.data.eq(Mux(waits, kept.data, self.value)),
+                self.new.eq(access),
             ]
         with m.If(self.shows if self._pipelined else self.advance):
             m.d.sync += kept.eq(access)

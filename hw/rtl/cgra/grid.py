@@ -33,7 +33,7 @@ class Grid(Component):
         fabric, port = self._fabric, self.port
         m.submodules.control = control = Control(self._config, fabric)
         with_memory = fabric.having(Unit.MEMORY)
-        m.submodules.ports = ports = Ports(self._config, len(with_memory))
+        m.submodules.ports = ports = Ports(self._config, len(with_memory), fabric.pipelined)
         pes = self.pes
         word, entry = self._entry(m, control)
         array_write = Signal(ArrayWrite)
@@ -51,18 +51,17 @@ class Grid(Component):
                 pe.array_write.eq(array_write),
                 pe.arrays.eq(control.arrays),
                 ports.access[i].eq(pe.access),
+                ports.new[i].eq(pe.new),
                 pe.open.eq(ports.open[i]),
                 pe.fresh.eq(ports.fresh[i]),
                 pe.arrived.eq(ports.arrived[i]),
                 port.stores[i].eq(ports.stores[i]),
             ]
-        # Everything waits for this: a register of its own.
-        waiting, outside = Signal(), Signal()
-        m.d.sync += waiting.eq(ports.open.any())
+        outside = Signal()
         m.d.comb += [
             outside.eq(Cat(pe.outside for pe in pes).any()),
             control.outside.eq(outside),
-            control.waiting.eq(waiting),
+            control.waiting.eq(ports.waiting),
             ports.hold.eq(outside | control.stopped),
         ]
         connect(m, control.control, flipped(port.control))

@@ -100,6 +100,7 @@ class ProcessingElement(Component):
                 "array_write": In(ArrayWrite),
                 "arrays": In(range(ARRAYS + 1)),
                 "access": Out(access_layout(config)),
+                "new": Out(access_layout(config)),
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
@@ -255,6 +256,7 @@ class ProcessingElement(Component):
                 port.arrived.eq(self.arrived),
                 self.waiting.eq(port.waiting),
                 self.access.eq(port.access),
+                self.new.eq(port.new),
             ]
             loaded.append(port.y)
             outside.append(port.outside)

@@ -19,26 +19,32 @@ WORD_BYTES = WIDTH // 8
 SPACES = ("acc", "scratch", "out")
 #: Of every port and bank of a space, whether the port means the bank.
 Asks = dict[str, list[list[Signal]]]
+#: Something of pairs of ports, the lower number first.
+Pairs = dict[tuple[int, int], Signal]
 
 
 class Ports(Component):
     """Serves the accesses of `ports` memory ports, in ascending order.
 
-    `open` says which accesses are not served in this cycle. Nothing is stored while `hold` is 1.
+    `open` says which accesses are not served in this cycle; `waiting`, that there was one in the cycle before:
+    all accesses that are valid now were shown then. Nothing is stored while `hold` is 1. `new` are the accesses
+    without regard to those that wait; in a `pipelined` fabric these come from registers.
 
     **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
     the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
     nothing where one was not served.
     """
 
-    def __init__(self, config: MachineConfig, ports: int):
-        self._config, self._ports = config, ports
+    def __init__(self, config: MachineConfig, ports: int, pipelined: bool = False):
+        self._config, self._ports, self._pipelined = config, ports, pipelined
         derived = config.derived
         super().__init__(
             {
                 "access": In(access_layout(config)).array(ports),
+                "new": In(access_layout(config)).array(ports),
                 "hold": In(1),
                 "open": Out(max(1, ports)),
+                "waiting": Out(1),
                 "fresh": Out(max(1, ports)),
                 "arrived": Out(Arrived).array(ports),
                 "stores": Out(store_layout(config)).array(ports),
@@ -67,21 +73,22 @@ class Ports(Component):
                 loads[p].eq(access.valid & ~access.store),
                 writes[p].eq(access.valid & access.store),
             ]
-        same = self._same(m)
-        word = self._words_meet(m, same)
+        word, bank, clash, out_bank = self._meetings(m)
         # Loads: the first of every bank says which word it serves.
-        reads, first = self._first(m, "read", loads, SPACES, same)
+        reads, first = self._first(m, "read", loads, SPACES, bank)
         served = [Signal(name=f"served{p}") for p in numbers]
         for p in numbers:
-            shared = Cat(first[q] & word[q][p] for q in range(p)).any() if p else 0
-            m.d.comb += served[p].eq((first[p] | shared) & ~self._held(self.access[p]))
+            clashes = Cat(first[q] & clash[q, p] for q in range(p)).any() if p else 0
+            m.d.comb += served[p].eq(loads[p] & ~clashes & ~self._held(self.access[p]))
         # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
         # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
-        places, foremost = self._first(m, "store", writes, SPACES[2:], same)
+        places, foremost = self._first(m, "store", writes, SPACES[2:], out_bank)
         ready, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("ready", "stored"))
         for p in numbers:
-            read = Cat(loads[q] & word[q][p] for q in numbers if q != p).any()
+            read = Cat(loads[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
             m.d.comb += [ready[p].eq(~read), stored[p].eq(foremost[p] & ready[p])]
+        # Everything waits for `waiting`: a register of its own.
+        m.d.sync += self.waiting.eq(self.open.any())
         m.d.comb += self.open.eq(Cat((loads[p] & ~served[p]) | (writes[p] & ~stored[p]) for p in numbers))
         self._ask(m, reads)
         self._answer(m, loads, served)
@@ -94,9 +101,11 @@ class Ports(Component):
         name: str,
         wants: list[Signal],
         spaces: Sequence[str],
-        same: dict[tuple[int, int], Signal],
+        meet: Pairs,
     ) -> tuple[Asks, list[Signal]]:
         """Of every bank the first port that wants it: one bit per port and bank, and one per port.
+
+        `meet` says of pairs of ports whether they mean one bank of these spaces.
 
         An access that must not be goes nowhere, and nothing is in its way.
         """
@@ -115,14 +124,7 @@ class Ports(Component):
                     m.d.comb += found[space][p][b].eq(ask & ~before)
         first = [Signal(name=f"first_{name}{p}") for p in range(self._ports)]
         for p, want in enumerate(wants):
-            before = [
-                wants[q]
-                & getattr(self.access[q], space)
-                & getattr(self.access[p], space)
-                & same[q, p][self._parts[space][0]].all()
-                for q in range(p)
-                for space in spaces
-            ]
+            before = [wants[q] & meet[q, p] for q in range(p)]
             m.d.comb += first[p].eq(want & ~Cat(*before).any())
         return found, first
 
@@ -137,29 +139,41 @@ class Ports(Component):
         acc = [self._select(access, "acc", b) & self.acc.held[b] for b in range(self._config.acc_banks)]
         return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
 
-    def _same(self, m: Module) -> dict[tuple[int, int], Signal]:
-        """For pairs of ports, which bits of their addresses are the same."""
-        found = {}
+    def _meetings(self, m: Module) -> list[Pairs]:
+        """For pairs of ports, whether they mean one word (of the accumulator, one row), one bank of any space,
+        two words of one bank, and one bank of the output buffer.
+
+        In a pipelined fabric new accesses are compared before it is known whether one waits: what those that
+        wait have in common was found when they were new.
+        """
+        names = ("word", "bank", "clash", "out_bank")
+        found: list[Pairs] = [{} for _ in names]
+        accesses = self.new if self._pipelined else self.access
         for p in range(self._ports):
             for q in range(p):
-                one, other = self.access[q].address, self.access[p].address
-                found[q, p] = Signal(len(one), name=f"same{q}_{p}")
-                m.d.comb += found[q, p].eq(~(one ^ other))
+                new = self._compare(accesses[q], accesses[p])
+                for name, pairs, value in zip(names, found, new, strict=True):
+                    pairs[q, p] = meet = Signal(name=f"{name}{q}_{p}")
+                    if not self._pipelined:
+                        m.d.comb += meet.eq(value)
+                        continue
+                    kept = Signal(name=f"kept_{name}{q}_{p}", reset_less=True)
+                    m.d.comb += meet.eq(Mux(self.waiting, kept, value))
+                    m.d.sync += kept.eq(meet)
         return found
 
-    def _words_meet(self, m: Module, same: dict[tuple[int, int], Signal]) -> list[list[Signal]]:
-        """For pairs of ports, whether they mean one word (of the accumulator, one row).
+    def _compare(self, one: Value, other: Value) -> tuple[Value, Value, Value, Value]:
+        """Whether two accesses mean one word, one bank, two words of one, and one bank of the output buffer.
 
         Spaces that are smaller than others have zeros in the highest bits of addresses.
         """
+        same = ~(one.address ^ other.address)
+        spaces = {space: getattr(one, space) & getattr(other, space) for space in SPACES}
+        banks = {space: both & same[self._parts[space][0]].all() for space, both in spaces.items()}
         row = self._parts["acc"][1].start
-        word = [[Signal() for _ in range(self._ports)] for _ in range(self._ports)]
-        for (q, p), bits in same.items():
-            one, other = self.access[q], self.access[p]
-            meet = word[p][q] = word[q][p] = Signal(name=f"word{q}_{p}")
-            space = Cat(getattr(one, s) & getattr(other, s) for s in SPACES).any()
-            m.d.comb += meet.eq(space & bits[row:].all() & (one.acc | bits[2:row].all()))
-        return word
+        word = any_of(spaces.values()) & same[row:].all() & (one.acc | same[2:row].all())
+        bank = any_of(banks.values())
+        return word, bank, bank & ~word, banks["out"]
 
     def _ask(self, m: Module, reads: Asks) -> None:
         """Addresses to the banks."""
