@@ -237,15 +237,19 @@ class Machine(Component):
             channels.fire_channel.eq(warps.fire_channel),
             channels.take.eq(warps.take),
         ]
-        # A word is kept for a cycle: in the next one it is decoded.
+        # A word is written two cycles after the host gave it: in the one between it gets its sort.
         word = Signal.like(host.program_data, name="program_word", reset_less=True)
+        write, warp, pc = (Signal.like(x) for x in (program.write, program.write_warp, program.write_pc))
         m.d.sync += [
-            program.write.eq(host.program_write),
-            program.write_warp.eq(host.program_warp),
-            program.write_pc.eq(host.program_address),
+            write.eq(host.program_write),
+            warp.eq(host.program_warp),
+            pc.eq(host.program_address),
             word.eq(host.program_data),
+            program.write.eq(write),
+            program.write_warp.eq(warp),
+            program.write_pc.eq(pc),
+            program.data.eq(stored(c, word)),
         ]
-        m.d.comb += program.data.eq(stored(c, word))
         for w in range(c.warps):
             turn = Signal(name=f"turn{w}")
             m.d.comb += [

@@ -14,13 +14,12 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
+from hw.synthesis import route
 from hw.synthesis.nets import SCOPE, component
 from hw.synthesis.resources import CLOCK_PINS, Device, Resources
-from hw.synthesis.tools import Progress, ToolError, find, run
+from hw.synthesis.tools import Progress, Tool, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 
-#: A round of the router: its number, and the wires that are used twice.
-_ROUND = re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)")
 #: nextpnr's names of what a device holds, as the fields of `Resources`.
 _BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
 #: A line of nextpnr that tells what it begins, and what to call it.
@@ -30,14 +29,11 @@ _PHASES = (
     (re.compile(r"Info:\s+at iteration #(\d+)"), "placing, iteration {}"),
     (re.compile(r"Info: Running simulated annealing"), "refining the placement"),
     (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
-    (re.compile(r"Info: Routing\.\."), "routing"),
-    (re.compile(r"Info: Running router2"), "routing"),
-    (_ROUND, "routing, round {}, {} wires used twice"),
-    (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
+    (re.compile(r"Info: Running router2"), "routing{}"),
+    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing{}, round {}, {} wires used twice"),
 )
-#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
-#: the first router did not end in half an hour there.
-_ALGORITHMS = ("--placer", "static", "--router", "router2", "--tmg-ripup")
+#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one.
+_PLACER = ("--placer", "static", *route.ROUTER)
 #: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
 #: chooses may be led there through the fabric, and find no way.
 _CLOCK_SITES = {"CABGA381": "G2"}
@@ -45,10 +41,9 @@ _CLOCK_SITES = {"CABGA381": "G2"}
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
 _LARGE = 0.25
-#: Rounds of the router without progress after which it is given up: it would go on for ever.
-_PATIENCE = 100
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
+_PLACED, _PLACEMENT_LOG = "placed.json", "placement.log"
 
 
 @dataclass(frozen=True)
@@ -132,13 +127,14 @@ def place_and_route(
     device.check(package, speed)
     tool = find("nextpnr-ecp5")
     arguments = [f"--{device.name}", "--package", package, "--speed", str(speed)]
-    arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail"]
-    arguments += [*_ALGORITHMS, *options]
+    arguments += ["--seed", str(seed), "--timing-allow-fail", "-q", *options]
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
     # Floorplan and pins follow from the netlist, the seed and how they are made.
-    made = [inspect.getsource(floorplan), str(_CLOCK_SITES)]
-    key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version, *made])
+    made = [inspect.getsource(floorplan), str(_CLOCK_SITES), inspect.getsource(route), *_PLACER]
+    key = cache.fingerprint(
+        [synthesis.key, constraints or "", f"{frequency:g}", *arguments, tool.version, *made]
+    )
 
     def make(work: Path, _log: Path) -> None:
         if progress is not None:
@@ -146,19 +142,45 @@ def place_and_route(
         prepared = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
         pins = _pins(prepared["clocks"], package) if constraints is None else constraints
         (work / _PINS).write_text(pins, encoding="utf-8")
-        files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
-        files += ["--textcfg", _CONFIG] if constraints is not None else []
-        try:
-            seconds = run(tool, [*arguments, *files], work, _LOG, _watch(device, progress))
-        except ToolError as error:
-            _check_fit(error.lines, device)
-            raise
-        (work / _NETLIST).unlink()
-        about = prepared | {"seconds": round(seconds, 1)}
+        nextpnr = _Nextpnr(tool, arguments, device, work)
+        placing = [*_PLACER, "--freq", f"{frequency:g}", "--json", _NETLIST, "--no-route", "--write", _PLACED]
+        nextpnr.run(placing, _PLACEMENT_LOG, _watch(device, progress))
+        routing = ["--json", _PLACED, "--no-pack", "--no-place", "--report", _REPORT]
+        routing += ["--textcfg", _CONFIG] if constraints is not None else []
+        share = route.route(
+            lambda more, line: nextpnr.run([*routing, *more], _LOG, line),
+            work / _PLACEMENT_LOG,
+            device.name,
+            frequency,
+            constrained=constraints is not None,
+            progress=lambda aimed: _watch(device, progress, "" if aimed is None else f" for {aimed:g} MHz"),
+        )
+        for name in (_NETLIST, _PLACED):
+            (work / name).unlink()
+        about = prepared | {"seconds": round(nextpnr.seconds, 1), "share": share}
         (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
     final, _ = cache.cached("placement", key, make)
     return _read(final, device, package, speed, seed, tool.version)
+
+
+@dataclass
+class _Nextpnr:
+    """nextpnr with what all its runs for a placement have in common; `seconds` is their sum."""
+
+    tool: Tool
+    arguments: list[str]
+    device: Device
+    folder: Path
+    seconds: float = 0.0
+
+    def run(self, more: list[str], log: str, line: Progress) -> None:
+        """Run it with more arguments. Raises `InputError` when it fails, and tells what does not fit."""
+        try:
+            self.seconds += run(self.tool, [*self.arguments, *more, "-l", log], self.folder, log, line)
+        except ToolError as error:
+            _check_fit(error.lines, self.device)
+            raise
 
 
 def _pins(clocks: list[str], package: str) -> str:
@@ -227,27 +249,16 @@ def _drop_ports(module: dict[str, Any]) -> list[str]:
     return [name for name, port in module["ports"].items() if port["bits"][0] in clocks]
 
 
-def _watch(device: Device, progress: Progress | None) -> Progress:
-    """What looks at nextpnr's lines: tells the phase, stops what cannot fit or makes no progress."""
-    fewest, reached = math.inf, 0
+def _watch(device: Device, progress: Progress | None, aim: str = "") -> Progress:
+    """What looks at nextpnr's lines: tells the phase, stops what cannot fit; `aim` is that of a routing."""
 
     def line(text: str) -> None:
-        nonlocal fewest, reached
         if progress is not None:
             for pattern, phase in _PHASES:
                 if match := pattern.match(text):
-                    progress(f"placement and routing: {phase.format(*match.groups())}")
+                    about = (aim, *match.groups()) if phase.startswith("routing") else match.groups()
+                    progress(f"placement and routing: {phase.format(*about)}")
         _check_fit((text,), device)
-        if match := _ROUND.match(text):
-            number, crowded = map(int, match.groups())
-            if crowded < fewest:
-                fewest, reached = crowded, number
-            elif number >= reached + _PATIENCE:
-                raise InputError(
-                    f"{device.name}: routing does not end, {fewest:,} wires or more are used twice after "
-                    f"{number:,} rounds; another seed, a larger device or a smaller machine may do "
-                    "(--synth-only tells resources alone)"
-                )
 
     return line
 
@@ -270,7 +281,7 @@ def _read(folder: Path, device: Device, package: str, speed: int, seed: int, too
     report = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
     use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
     clocks = {
-        clock: (round(found["achieved"], 2), float(found["constraint"]))
+        clock: (round(found["achieved"], 2), round(found["constraint"] / about["share"], 6))
         for clock, found in report["fmax"].items()
     }
     luts, held = use[_BELS["luts"]]

@@ -73,7 +73,7 @@ class Ports(Component):
                 loads[p].eq(access.valid & ~access.store),
                 writes[p].eq(access.valid & access.store),
             ]
-        word, bank, clash, out_bank = self._meetings(m)
+        word, bank, clash, out_bank, collide = self._meetings(m)
         # Loads: the first of every bank says which word it serves.
         reads, first = self._first(m, "read", loads, SPACES, bank)
         served = [Signal(name=f"served{p}") for p in numbers]
@@ -87,9 +87,13 @@ class Ports(Component):
         for p in numbers:
             read = Cat(loads[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
             m.d.comb += [ready[p].eq(~read), stored[p].eq(foremost[p] & ready[p])]
-        # Everything waits for `waiting`: a register of its own.
-        m.d.sync += self.waiting.eq(self.open.any())
         m.d.comb += self.open.eq(Cat((loads[p] & ~served[p]) | (writes[p] & ~stored[p]) for p in numbers))
+        # Everything waits for `waiting`. So that it is known soon it looks at pairs, not at who comes first:
+        # where two cannot be served together, one of them stays open.
+        valid = [access.valid for access in self.access]
+        together = [valid[q] & valid[p] & both for (q, p), both in collide.items()]
+        held = [loads[p] & self._held(self.access[p]) for p in numbers]
+        m.d.sync += self.waiting.eq(Cat(*together, *held).any())
         self._ask(m, reads)
         self._answer(m, loads, served)
         self._write(m, places["out"], ready, stored)
@@ -141,12 +145,13 @@ class Ports(Component):
 
     def _meetings(self, m: Module) -> list[Pairs]:
         """For pairs of ports, whether they mean one word (of the accumulator, one row), one bank of any space,
-        two words of one bank, and one bank of the output buffer.
+        two words of one bank, and one bank of the output buffer; and whether they collide: two loads of two words
+        of one bank, two stores to one bank, or a load and a store of one word.
 
         In a pipelined fabric new accesses are compared before it is known whether one waits: what those that
         wait have in common was found when they were new.
         """
-        names = ("word", "bank", "clash", "out_bank")
+        names = ("word", "bank", "clash", "out_bank", "collide")
         found: list[Pairs] = [{} for _ in names]
         accesses = self.new if self._pipelined else self.access
         for p in range(self._ports):
@@ -162,8 +167,8 @@ class Ports(Component):
                     m.d.sync += kept.eq(meet)
         return found
 
-    def _compare(self, one: Value, other: Value) -> tuple[Value, Value, Value, Value]:
-        """Whether two accesses mean one word, one bank, two words of one, and one bank of the output buffer.
+    def _compare(self, one: Value, other: Value) -> tuple[Value, ...]:
+        """Of two accesses the five answers of `_meetings`.
 
         Spaces that are smaller than others have zeros in the highest bits of addresses.
         """
@@ -173,7 +178,10 @@ class Ports(Component):
         row = self._parts["acc"][1].start
         word = any_of(spaces.values()) & same[row:].all() & (one.acc | same[2:row].all())
         bank = any_of(banks.values())
-        return word, bank, bank & ~word, banks["out"]
+        clash, out_bank = bank & ~word, banks["out"]
+        both_load, both_store = ~one.store & ~other.store, one.store & other.store
+        mixed = one.store ^ other.store
+        return word, bank, clash, out_bank, (both_load & clash) | (both_store & out_bank) | (mixed & word)
 
     def _ask(self, m: Module, reads: Asks) -> None:
         """Addresses to the banks."""

@@ -35,16 +35,14 @@ class Channels(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         channels = self._config.channels
-        names = ("full", "recent", "taken", "some", "many")
-        full, recent, taken, some, many = (Signal(channels, name=name) for name in names)
-        # The channel that was asked for, also a bit for each; the fire of the cycle before, and its channel.
-        asked, here = Signal(CHANNEL_BITS), Signal(channels, init=1)
-        fired, fired_channel = Signal(), Signal(CHANNEL_BITS)
+        names = ("full", "fired", "taken", "some", "many")
+        full, fired, taken, some, many = (Signal(channels, name=name) for name in names)
+        # The channel that was asked for, also a bit for each; the channel of a fire, in the cycle behind it.
+        asked, here, recent = Signal(CHANNEL_BITS), Signal(channels, init=1), Signal(channels)
         m.d.comb += self.overflow.eq((recent & full).any())
         m.d.sync += [
             asked.eq(self.ask),
-            fired.eq(self.fire),
-            fired_channel.eq(self.fire_channel),
+            recent.eq(fired),
             # The channel as it was, and what happens to it in this cycle.
             self.token.eq(
                 Mux(
@@ -56,11 +54,11 @@ class Channels(Component):
             ),
         ]
         for i in range(channels):
-            # A fire is known late in its cycle: it counts in the next one, in which it is `recent`.
+            # A fire is known late in its cycle: it counts in the next one, and until then is `recent`.
             count = Signal(range(self._config.channel_depth + 1), name=f"count{i}")
             m.d.sync += here[i].eq(self.ask == i)
             m.d.comb += [
-                recent[i].eq(fired & (fired_channel == i)),
+                fired[i].eq(self.fire & (self.fire_channel == i)),
                 taken[i].eq(self.take & here[i]),
                 full[i].eq(count == self._config.channel_depth),
                 some[i].eq((count != 0) | recent[i]),

@@ -100,20 +100,6 @@ def test_what_is_too_large_is_told_with_both_numbers() -> None:
         place_and_route(synthesis, find_device("12k"), 50)
 
 
-@pytest.mark.slow
-def test_routing_that_makes_no_progress_is_given_up() -> None:
-    said: list[str] = []
-    watch = place._watch(find_device("85k"), said.append)
-    rounds = [900 - n for n in range(100)] + [801 + n % 7 for n in range(99)]
-    for number, crowded in enumerate(rounds, 1):
-        watch(f"Info:     iter={number} wires=744269 overused={crowded} overuse=955 archfail=NA")
-    assert said[-1] == "placement and routing: routing, round 199, 801 wires used twice"
-    with pytest.raises(
-        InputError, match="routing does not end, 801 wires or more are used twice after 200 rounds"
-    ):
-        watch("Info:     iter=200 wires=744269 overused=801 overuse=955 archfail=NA")
-
-
 def test_an_interrupt_leaves_nothing(small: Synthesis, empty_cache: Path) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt

@@ -1,0 +1,96 @@
+"""Routing with nextpnr-ecp5 of a design that is placed, for a clock that the router can reach."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hw.errors import InputError
+from hw.synthesis.tools import Progress
+
+#: The router that ends on a device that is nearly full. With --tmg-ripup it leads late paths again; without,
+#: it leaves single nets on detours of some nanoseconds: one placement of `tiny` reached 100 MHz, not 90.
+ROUTER = ("--router", "router2")
+_TIMED = "--tmg-ripup"
+#: The parts of the wanted frequency that are tried: the router goes on for ever if a path stays late.
+_SHARES = (1.0, 0.96, 0.92, 0.88)
+#: How far routing may come beyond nextpnr's estimate for a placement. Found: 1.04 to 1.35 times.
+_BEYOND = 1.4
+#: Rounds without progress after which a routing is given up: as long as wires are used twice, and then.
+_PATIENCE, _LATE = 100, 50
+#: A round of the router: its number, the wires that are used twice, the connections that are late.
+_ROUND = re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+) overuse=\d+(?: tmgfail=(\d+))?")
+_ESTIMATE = re.compile(r"(?:Info|Warning): Max frequency for clock\s+'.*': ([\d.]+) MHz")
+
+
+class StuckError(InputError):
+    """A routing makes no progress."""
+
+
+class _Rounds:
+    """Looks at the rounds of a routing; raises `StuckError` where they make no progress."""
+
+    def __init__(self, device: str):
+        self._device = device
+        self._fewest: tuple[float, float] = math.inf, math.inf
+        self._reached = 0
+
+    def line(self, text: str) -> None:
+        """Take a line of nextpnr's log."""
+        if not (match := _ROUND.match(text)):
+            return
+        number, crowded, late = (int(found or 0) for found in match.groups())
+        # While wires are used twice, what is late means little.
+        now = (crowded, late if crowded == 0 else math.inf)
+        if now < self._fewest:
+            self._fewest, self._reached = now, number
+        elif number >= self._reached + (_PATIENCE if self._fewest[0] else _LATE):
+            raise StuckError(
+                f"{self._device}: routing does not end, {self._fewest[0]:,} wires or more are used twice "
+                f"after {number:,} rounds; another seed, a larger device or a smaller machine may do "
+                "(--synth-only tells resources alone)"
+            )
+
+
+def route(
+    nextpnr: Callable[[list[str], Progress], None],
+    placement_log: Path,
+    device: str,
+    frequency: float,
+    *,
+    constrained: bool,
+    progress: Callable[[float | None], Progress],
+) -> float:
+    """Route until an attempt ends; returns the part of `frequency` that the router aimed at.
+
+    `nextpnr` runs the tool with more arguments and shows each line of its log. `constrained`: the constraints
+    tell the clocks, and no other can be aimed at. `progress` makes what takes the lines of an attempt for a
+    frequency, None for one that does not look at time. Raises `InputError` if the last one does not end.
+    """
+
+    def attempt(aimed: float, *timed: str) -> None:
+        rounds, shown = _Rounds(device), progress(aimed if timed else None)
+
+        def line(text: str) -> None:
+            shown(text)
+            rounds.line(text)
+
+        nextpnr([*ROUTER, *timed, "--freq", f"{aimed:g}"], line)
+
+    for share in _attempts(placement_log, frequency, constrained):
+        with contextlib.suppress(StuckError):
+            attempt(share * frequency, _TIMED)
+            return share
+    attempt(frequency)
+    return 1.0
+
+
+def _attempts(placement_log: Path, frequency: float, constrained: bool) -> Iterator[float]:
+    """The parts of the wanted frequency that may be reached from a placement."""
+    text = placement_log.read_text(encoding="utf-8", errors="replace")
+    estimates = [float(found) for found in _ESTIMATE.findall(text)]
+    most = _BEYOND * max(estimates, default=math.inf)
+    yield from (share for share in _SHARES[: 1 if constrained else None] if share * frequency <= most)

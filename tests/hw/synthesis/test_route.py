@@ -1,0 +1,87 @@
+"""Attempts of routing: which clocks are tried, and when one is given up."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hw.errors import InputError
+from hw.synthesis.route import route
+from hw.synthesis.tools import Progress
+
+Log = Iterator[str]
+
+
+def rounds(crowded: list[int], late: list[int] | None = None) -> Log:
+    """Lines of nextpnr for rounds with so many wires that are used twice and connections that are late."""
+    for number, wires in enumerate(crowded, 1):
+        tells = "" if late is None else f" tmgfail={late[number - 1]}"
+        yield f"Info:     iter={number} wires=744269 overused={wires} overuse=955{tells} archfail=NA"
+
+
+#: A routing that ends, one with paths that stay late, and one with wires that stay used twice.
+ENDS = [9, 3, 0], [0, 7, 0]
+LATE = [9, 3] + 200 * [0], [0, 5] + 100 * [16, 25]
+CROWDED = [9] + 200 * [4], 201 * [0]
+
+
+class Router:
+    """Stands for nextpnr: what its log says depends on the frequency; remembers what it was asked."""
+
+    def __init__(self, says: Callable[[float, bool], Log]):
+        self.says, self.asked, self.read = says, list[tuple[float, bool]](), 0
+
+    def __call__(self, arguments: list[str], line: Progress) -> None:
+        frequency, timed = float(arguments[arguments.index("--freq") + 1]), "--tmg-ripup" in arguments
+        self.asked.append((frequency, timed))
+        for text in self.says(frequency, timed):
+            line(text)
+            self.read += 1
+
+
+def routed(tmp_path: Path, router: Router, estimate: float = 90, constrained: bool = False) -> float:
+    """The part of 100 MHz that is aimed at in the end."""
+    log = tmp_path / "placement.log"
+    log.write_text(f"Info: Max frequency for clock '$glbnet$clk': {estimate} MHz (FAIL at 100.00 MHz)\n")
+    return route(router, log, "85k", 100, constrained=constrained, progress=lambda aimed: lambda text: None)
+
+
+def test_a_clock_that_is_reached_is_the_only_attempt(tmp_path: Path) -> None:
+    router = Router(lambda frequency, timed: rounds(*ENDS))
+    assert routed(tmp_path, router) == 1
+    assert router.asked == [(100, True)]
+
+
+def test_paths_that_stay_late_make_the_next_attempt_slower(tmp_path: Path) -> None:
+    router = Router(lambda frequency, timed: rounds(*(LATE if frequency > 93 else ENDS)))
+    assert routed(tmp_path, router) == 0.92
+    assert router.asked == [(100, True), (96, True), (92, True)]
+    assert router.read == 2 * 52 + 3, "fifty rounds after the best one, twice, and the whole of the third"
+
+
+def test_the_last_attempt_does_not_look_at_time(tmp_path: Path) -> None:
+    router = Router(lambda frequency, timed: rounds(*LATE) if timed else rounds([5, 0]))
+    assert routed(tmp_path, router) == 1
+    assert router.asked == [(100, True), (96, True), (92, True), (88, True), (100, False)]
+
+
+@pytest.mark.parametrize(("estimate", "first"), [(72, 100), (70, 96), (66, 92), (64, 88)])
+def test_what_is_far_beyond_the_estimate_is_not_tried(tmp_path: Path, estimate: float, first: float) -> None:
+    router = Router(lambda frequency, timed: rounds(*ENDS))
+    assert routed(tmp_path, router, estimate) == first / 100
+    assert router.asked == [(first, True)]
+
+
+def test_clocks_of_constraints_have_one_attempt(tmp_path: Path) -> None:
+    router = Router(lambda frequency, timed: rounds(*LATE) if timed else rounds([5, 0]))
+    assert routed(tmp_path, router, constrained=True) == 1
+    assert router.asked == [(100, True), (100, False)]
+
+
+def test_routing_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
+    router = Router(lambda frequency, timed: rounds(*CROWDED))
+    with pytest.raises(
+        InputError, match="routing does not end, 4 wires or more are used twice after 102 rounds"
+    ):
+        routed(tmp_path, router)
+    assert len(router.asked) == 5
