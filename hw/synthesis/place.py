@@ -143,18 +143,8 @@ def place_and_route(
         pins = _pins(prepared["clocks"], package) if constraints is None else constraints
         (work / _PINS).write_text(pins, encoding="utf-8")
         nextpnr = _Nextpnr(tool, arguments, device, work)
-        placing = [*_PLACER, "--freq", f"{frequency:g}", "--json", _NETLIST, "--no-route", "--write", _PLACED]
-        nextpnr.run(placing, _PLACEMENT_LOG, _watch(device, progress))
-        routing = ["--json", _PLACED, "--no-pack", "--no-place", "--report", _REPORT]
-        routing += ["--textcfg", _CONFIG] if constraints is not None else []
-        share = route.route(
-            lambda more, line: nextpnr.run([*routing, *more], _LOG, line),
-            work / _PLACEMENT_LOG,
-            device.name,
-            frequency,
-            constrained=constraints is not None,
-            progress=lambda aimed: _watch(device, progress, "" if aimed is None else f" for {aimed:g} MHz"),
-        )
+        nextpnr.place(frequency, progress)
+        share = nextpnr.route(frequency, constraints is not None, progress)
         for name in (_NETLIST, _PLACED):
             (work / name).unlink()
         about = prepared | {"seconds": round(nextpnr.seconds, 1), "share": share}
@@ -181,6 +171,24 @@ class _Nextpnr:
         except ToolError as error:
             _check_fit(error.lines, self.device)
             raise
+
+    def place(self, frequency: float, progress: Progress | None) -> None:
+        """From the netlist to a placement."""
+        more = [*_PLACER, "--freq", f"{frequency:g}", "--json", _NETLIST, "--no-route", "--write", _PLACED]
+        self.run(more, _PLACEMENT_LOG, _watch(self.device, progress))
+
+    def route(self, frequency: float, constrained: bool, progress: Progress | None) -> float:
+        """From the placement to the report, and the bitstream of a `constrained` design, as `route.route`."""
+        files = ["--json", _PLACED, "--no-pack", "--no-place", "--report", _REPORT]
+        files += ["--textcfg", _CONFIG] if constrained else []
+        return route.route(
+            lambda more, line: self.run([*files, *more], _LOG, line),
+            self.folder / _PLACEMENT_LOG,
+            self.device.name,
+            frequency,
+            constrained=constrained,
+            progress=lambda aim: _watch(self.device, progress, "" if aim is None else f" for {aim:g} MHz"),
+        )
 
 
 def _pins(clocks: list[str], package: str) -> str:
