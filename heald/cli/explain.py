@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heald.cli.options import PATH, as_json, changes, known, machine, model_source, print_json, reading
+from heald.cli.options import PATH, as_json, changes, known, machine, model_source, note, print_json, reading
+from heald.progress import shown
 
 if TYPE_CHECKING:
     # The compiler behind it takes time to import.
@@ -89,7 +90,8 @@ def _compiled(source: Any, config: MachineConfig | None, host: bool) -> tuple[An
     network = source.network()
     if config is None:
         return source, network, ""
-    with source.named():
+    with source.named(), shown(note) as say:
+        say(f"compiling for machine {config.name!r}, to see what it refuses")
         source, _ = partition.compiled(source, network, lambda graph: compile_network(graph, config))
     to_do = partition.remedy(network, source.hosted, config, host=not host) if source.hosted else ""
     return source, source.network(), to_do

@@ -54,7 +54,12 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
         )
         return counted + asked - answered == owed
 
+    def few() -> Value:
+        counted, none, one = (bench.register(dut, name) for name in ("outstanding", "none", "one"))
+        return (none == (counted == 0)) & (one == (counted == 1))
+
     bench.invariant("answers", outstanding)
+    bench.invariant("few", few)
 
 
 def stages(

@@ -26,7 +26,6 @@ from hw.rtl.bits import log2
 from hw.rtl.cgra.grid import Grid
 from hw.rtl.cgra_port import CgraPort
 from hw.rtl.core.channels import Channels
-from hw.rtl.core.decoder import stored
 from hw.rtl.core.errors import Errors
 from hw.rtl.core.host import Host
 from hw.rtl.core.issue import Issue
@@ -231,24 +230,15 @@ class Machine(Component):
             program.warp.eq(warps.fetch_warp),
             program.pc.eq(warps.fetch_pc),
             warps.word.eq(program.word),
+            program.write.eq(host.program_write),
+            program.write_warp.eq(host.program_warp),
+            program.write_pc.eq(host.program_address),
+            program.data.eq(host.program_data),
             channels.ask.eq(warps.ask),
             warps.token.eq(channels.token),
             channels.fire.eq(warps.fire),
             channels.fire_channel.eq(warps.fire_channel),
             channels.take.eq(warps.take),
-        ]
-        # A word is written two cycles after the host gave it: in the one between it gets its sort.
-        word = Signal.like(host.program_data, name="program_word", reset_less=True)
-        write, warp, pc = (Signal.like(x) for x in (program.write, program.write_warp, program.write_pc))
-        m.d.sync += [
-            write.eq(host.program_write),
-            warp.eq(host.program_warp),
-            pc.eq(host.program_address),
-            word.eq(host.program_data),
-            program.write.eq(write),
-            program.write_warp.eq(warp),
-            program.write_pc.eq(pc),
-            program.data.eq(stored(c, word)),
         ]
         for w in range(c.warps):
             turn = Signal(name=f"turn{w}")

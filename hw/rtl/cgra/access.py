@@ -104,12 +104,12 @@ class ArrayTable(Component):
 class MemoryPort(Component):
     """Makes the access of a step from index, value and array; keeps it while it waits, and what loads bring.
 
-    `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
-    an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
-    step may end meanwhile; `new` is the access without regard to one that waits
-    (in a pipelined fabric; else it is `access`). `arrived` is what a load brings that was served in the cycle before, else 0;
-    `fresh` says that there is one. `shows` says that no access of any port is open. Where
-    `moves` is 1 without `advance`, loads are forgotten.
+    `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has an
+    access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
+    step may end meanwhile; in a pipelined fabric `new` is the access without regard to one that waits,
+    else it is `access`. `arrived` is what a load brings that was served in the cycle before, else 0;
+    `fresh` says that there is one. `shows` says that no access of any port is open. Where `moves` is 1
+    without `advance`, loads are forgotten.
 
     **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
     load of a step is `y` when the next step ends, and until then. In a pipelined fabric accesses come a step

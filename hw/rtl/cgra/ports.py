@@ -26,9 +26,9 @@ Pairs = dict[tuple[int, int], Signal]
 class Ports(Component):
     """Serves the accesses of `ports` memory ports, in ascending order.
 
-    `open` says which accesses are not served in this cycle; `waiting`, that there was one in the cycle before:
-    all accesses that are valid now were shown then. Nothing is stored while `hold` is 1. `new` are the accesses
-    without regard to those that wait; in a `pipelined` fabric these come from registers.
+    `open` says which accesses are not served in this cycle; `waiting`, that there was one in the cycle
+    before: all accesses that are valid now were shown then. Nothing is stored while `hold` is 1. `new`
+    are the accesses without regard to those that wait; in a `pipelined` fabric these come from registers.
 
     **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
     the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
@@ -144,9 +144,10 @@ class Ports(Component):
         return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
 
     def _meetings(self, m: Module) -> list[Pairs]:
-        """For pairs of ports, whether they mean one word (of the accumulator, one row), one bank of any space,
-        two words of one bank, and one bank of the output buffer; and whether they collide: two loads of two words
-        of one bank, two stores to one bank, or a load and a store of one word.
+        """For pairs of ports, whether they mean one word (of the accumulator, one row), one bank of any
+        space, two words of one bank, and one bank of the output buffer; and whether they collide:
+        two loads of two words of one bank, two stores to one bank, or a load and a store of one
+        word.
 
         In a pipelined fabric new accesses are compared before it is known whether one waits: what those that
         wait have in common was found when they were new.

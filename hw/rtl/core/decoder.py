@@ -85,6 +85,11 @@ def sort_of(word: Value) -> Value:
 
 def stored(config: MachineConfig, word: Value) -> Value:
     """An instruction as program memories hold it, with its sort."""
+    return Cat(word, *(bit | ~legal(config, word) for bit in sort_bits(word)))
+
+
+def sort_bits(word: Value) -> list[Value]:
+    """The bits of an instruction's sort, if it is `legal`; else all must be 1."""
     opcode = _opcode(word)
     sorts: dict[Sort, list[int]] = {sort: [isa.INSTRUCTIONS[sort.name.lower()].opcode] for sort in _SIMPLE}
     for s in isa.INSTRUCTIONS.values():
@@ -94,12 +99,11 @@ def stored(config: MachineConfig, word: Value) -> Value:
             of = s.opcode % 16
             sort = Sort.DIVIDE if of in DIVIDES else Sort.MULTIPLY if of in SLOW else Sort.BINARY
             sorts.setdefault(sort, []).append(s.opcode)
-    legal = _legal(config, word)
     bits = []
     for i in range(_SORT_BITS):
         codes = sorted(code for sort, codes in sorts.items() if sort >> i & 1 for code in codes)
-        bits.append(~legal | Cat(opcode == code for code in codes).any())
-    return Cat(word, *bits)
+        bits.append(Cat(opcode == code for code in codes).any())
+    return bits
 
 
 def known(coming: Value) -> dict[str, Value]:
@@ -154,7 +158,7 @@ def _engines(opcode: Value) -> dict[str, Value]:
     }
 
 
-def _legal(config: MachineConfig, word: Value) -> Value:
+def legal(config: MachineConfig, word: Value) -> Value:
     """Whether a machine has an instruction, and all that it names."""
     opcode = _opcode(word)
 
@@ -167,14 +171,14 @@ def _legal(config: MachineConfig, word: Value) -> Value:
         return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (word[f.low : f.low + f.width] < most)
 
     specs = isa.INSTRUCTIONS.values()
-    legal = is_any(s for s in specs if config.lacks(s.name) is None)
-    legal &= within(("wait", "signal"), "channel", config.channels)
-    legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
+    found = is_any(s for s in specs if config.lacks(s.name) is None)
+    found &= within(("wait", "signal"), "channel", config.channels)
+    found &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
     if config.registers < 1 << isa.PREDICATE_BITS:
-        legal &= predicate_number(word) < config.registers
+        found &= predicate_number(word) < config.registers
         for low in REGISTER_FIELDS:
             names = [
                 s for s in specs if any(f.low == low and f.kind is isa.FieldKind.REGISTER for f in s.fields)
             ]
-            legal &= ~is_any(names) | (word[low : low + isa.PREDICATE_BITS] < config.registers)
-    return legal
+            found &= ~is_any(names) | (word[low : low + isa.PREDICATE_BITS] < config.registers)
+    return found

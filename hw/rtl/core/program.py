@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
-from hw.isa import STORED_BITS
+from hw.isa import STORED_BITS, WORD_BITS
 from hw.rtl.bits import log2
+from hw.rtl.core.decoder import legal, sort_bits
 from hw.rtl.interfaces import warp_number
 
 
 class ProgramMemory(Component):
     """The instructions of all warps, words with their sorts; written while the machine is idle.
 
-    **Timing.** The word of `warp` at `pc` in cycle t is `word` in t + 1.
+    **Timing.** The word of `warp` at `pc` in cycle t is `word` in t + 1. One that is written in cycle t is
+    there from t + 3 on: its sort is found in the cycles between.
     """
 
     def __init__(self, config: MachineConfig):
@@ -29,7 +31,7 @@ class ProgramMemory(Component):
                 "write": In(1),
                 "write_warp": In(warp),
                 "write_pc": In(bits),
-                "data": In(STORED_BITS),
+                "data": In(WORD_BITS),
             }
         )
 
@@ -42,11 +44,21 @@ class ProgramMemory(Component):
             attrs={"no_rw_check": 1},
         )
         read, write = words.read_port(), words.write_port()
+        m.d.comb += [read.addr.eq(Cat(self.pc, self.warp)), self.word.eq(read.data)]
+        word, known = Signal(WORD_BITS, reset_less=True), Signal(WORD_BITS, reset_less=True)
+        sort, right = Signal(STORED_BITS - WORD_BITS), Signal()
+        writes, address = Signal(2), Signal(2 * len(write.addr))
+        m.d.sync += [
+            word.eq(self.data),
+            known.eq(word),
+            sort.eq(Cat(*sort_bits(word))),
+            right.eq(legal(self._config, word)),
+            writes.eq(Cat(self.write, writes)),
+            address.eq(Cat(self.write_pc, self.write_warp, address)),
+        ]
         m.d.comb += [
-            read.addr.eq(Cat(self.pc, self.warp)),
-            self.word.eq(read.data),
-            write.en.eq(self.write),
-            write.addr.eq(Cat(self.write_pc, self.write_warp)),
-            write.data.eq(self.data),
+            write.en.eq(writes[-1]),
+            write.addr.eq(address[len(write.addr) :]),
+            write.data.eq(Cat(known, sort | ~right.replicate(len(sort)))),
         ]
         return m

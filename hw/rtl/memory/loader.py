@@ -98,6 +98,7 @@ class Loader(Component):
         ]
         # Whether answers are taken is known late, so they are counted a cycle later.
         outstanding, asked, answered = Signal(16), Signal(), Signal()
+        counted, none, one = Signal(16), Signal(init=1), Signal()
         was_asked, was_answered, more, less = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             asked.eq(self.memory.request.valid & self.memory.request.ready),
@@ -105,8 +106,10 @@ class Loader(Component):
         ]
         m.d.sync += [was_asked.eq(asked), was_answered.eq(answered)]
         m.d.comb += [more.eq(was_asked & ~was_answered), less.eq(was_answered & ~was_asked)]
+        m.d.comb += counted.eq(outstanding)
         with m.If(more | less):
-            m.d.sync += outstanding.eq(outstanding + Mux(more, 1, -1))
+            m.d.comb += counted.eq(outstanding + Mux(more, 1, -1))
+        m.d.sync += [outstanding.eq(counted), none.eq(counted == 0), one.eq(counted == 1)]
         m.d.comb += [
             requests.room.eq(in_flight != limit),
             requests.windows.eq(self.windows),
@@ -121,7 +124,7 @@ class Loader(Component):
             control.complete_warp.eq(writer.complete_warp),
             control.error.eq(failed & ~control.stop),
             control.error_report.eq(report),
-            control.quiet.eq((outstanding == less) & ~more & ~self.memory.request.valid),
+            control.quiet.eq(Mux(less, one, none & ~more) & ~self.memory.request.valid),
             control.busy.eq(requests.busy),
             control.stall_memory.eq(requests.stall_memory),
             control.progress.eq(Cat(requests.busy, answered)),

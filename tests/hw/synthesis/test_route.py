@@ -48,24 +48,24 @@ def routed(tmp_path: Path, router: Router, estimate: float = 90, constrained: bo
 
 def test_a_clock_that_is_reached_is_the_only_attempt(tmp_path: Path) -> None:
     router = Router(lambda frequency, timed: rounds(*ENDS))
-    assert routed(tmp_path, router) == 1
-    assert router.asked == [(100, True)]
+    assert routed(tmp_path, router) == 1.03
+    assert router.asked == [(103, True)]
 
 
 def test_paths_that_stay_late_make_the_next_attempt_slower(tmp_path: Path) -> None:
     router = Router(lambda frequency, timed: rounds(*(LATE if frequency > 93 else ENDS)))
     assert routed(tmp_path, router) == 0.92
-    assert router.asked == [(100, True), (96, True), (92, True)]
-    assert router.read == 2 * 52 + 3, "fifty rounds after the best one, twice, and the whole of the third"
+    assert router.asked == [(103, True), (100, True), (96, True), (92, True)]
+    assert router.read == 3 * 52 + 3, "fifty rounds after the best one, three times, and the last one whole"
 
 
 def test_the_last_attempt_does_not_look_at_time(tmp_path: Path) -> None:
     router = Router(lambda frequency, timed: rounds(*LATE) if timed else rounds([5, 0]))
     assert routed(tmp_path, router) == 1
-    assert router.asked == [(100, True), (96, True), (92, True), (88, True), (100, False)]
+    assert router.asked == [(103, True), (100, True), (96, True), (92, True), (88, True), (100, False)]
 
 
-@pytest.mark.parametrize(("estimate", "first"), [(72, 100), (70, 96), (66, 92), (64, 88)])
+@pytest.mark.parametrize(("estimate", "first"), [(74, 103), (72, 100), (70, 96), (66, 92), (64, 88)])
 def test_what_is_far_beyond_the_estimate_is_not_tried(tmp_path: Path, estimate: float, first: float) -> None:
     router = Router(lambda frequency, timed: rounds(*ENDS))
     assert routed(tmp_path, router, estimate) == first / 100
@@ -84,4 +84,4 @@ def test_routing_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
         InputError, match="routing does not end, 4 wires or more are used twice after 102 rounds"
     ):
         routed(tmp_path, router)
-    assert len(router.asked) == 5
+    assert len(router.asked) == 6
