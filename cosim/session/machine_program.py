@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cosim.models.cycle.grid import least_cycles
 from hw import isa
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
@@ -77,10 +78,11 @@ class KernelFacts:
 class OperatorFacts:
     """What is known of an operator before it runs.
 
-    `macs` are those of the array. `moved` holds bytes by memory port, each element of a tensor once; `grid`
-    is the sum over its launches of iterations times the least initiation interval. `kernels` are numbers of
-    its configurations in the program, `loops` the counts of the loops around its operations, `tile` rows and
-    columns of its tiles, empty where it is not cut into such.
+    `macs` are those of the array, `array` the least cycles that it takes for them. `moved` holds bytes by
+    memory port, each element of a tensor once; `grid` is the sum over its launches of what each takes
+    at the least, with the least initiation interval. `kernels` are numbers of its configurations in the
+    program, `loops` the counts of the loops around its operations, `tile` rows and columns of its
+    tiles, empty where it is not cut into such.
     """
 
     name: str
@@ -88,6 +90,7 @@ class OperatorFacts:
     nodes: tuple[str, ...]
     output: View
     macs: int
+    array: int
     moved: Mapping[str, int]
     grid: int
     launches: int
@@ -97,7 +100,7 @@ class OperatorFacts:
 
     def bounds(self, config: MachineConfig, bandwidth: Mapping[str, int]) -> dict[str, int]:
         """Least cycles by what limits them: array, ports, grid."""
-        found = {"gemm": -(-self.macs // config.macs_per_cycle), "cgra": self.grid}
+        found = {"gemm": self.array, "cgra": self.grid}
         return found | {p: -(-b // bandwidth.get(p, config.port_bytes(p))) for p, b in self.moved.items()}
 
 
@@ -248,7 +251,7 @@ def executed(
 
 @dataclass
 class _Launched:
-    """The launches of an operator: how many do anything, least cycles of the CGRA, configurations."""
+    """The launches of an operator that do anything: number, least cycles of the CGRA, configurations."""
 
     count: int = 0
     cycles: int = 0
@@ -262,7 +265,11 @@ def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _
             launched = found.setdefault(compiled.labels[i.label], _Launched())
             launched.kernels.add(current)
             launched.count += operands["iterations"] > 0
-            launched.cycles += operands["iterations"] * kernels[current].bound.mii
+            if operands["iterations"] > 0:
+                kernel, fabric = kernels[current], compiled.config.cgra
+                steps, loads = operands["iterations"] * kernel.bound.mii, operands["bitstream"] != KEEP
+                assert fabric is not None
+                launched.cycles += least_cycles(kernel.words, fabric, steps, loads=loads)
     return found
 
 
@@ -306,6 +313,7 @@ def _facts(
         operator.nodes,
         operator.output,
         macs(operator) if "gemm" in engines else 0,
+        array_cycles(operator, compiled.config) if "gemm" in engines else 0,
         moved,
         launched.cycles,
         launched.count,
@@ -334,6 +342,38 @@ def macs(operator: Operator | Repeated) -> int:
         case ImageConvolution():
             return operator.output.elements * math.prod(operator.w.shape[1:])
     return 0
+
+
+def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
+    """The least cycles in which the array can compute an operator, its empty rows and columns known.
+
+    In a cycle the array multiplies elements of one k: every row has one of A, every column one of B. So a
+    block of a product of rows x columns takes K cycles however full it is. Matrices of a batch share blocks
+    only where they share an operand. A kernel of more than one pixel leaves more ways, for neighbours in an
+    image share pixels: of these only the peak is a bound.
+    """
+    match operator:
+        case Repeated():
+            return operator.count * sum(array_cycles(o, config) for o in operator.body)
+        case MatrixProduct(output=output, a=a, b=b):
+            *batch, m, n = output.shape
+            count = 1
+            for size, of_a, of_b in zip(batch, a.strides[:-2], b.strides[:-2], strict=True):
+                shares_b, shares_a = of_b == 0, of_a == 0
+                m, n = m * (size if shares_b else 1), n * (size if shares_a and not shares_b else 1)
+                count *= 1 if shares_a or shares_b else size
+            return count * _block_cycles(m, n, a.shape[-1], config)
+        case ImageConvolution(output=output, w=w, groups=groups) if math.prod(w.shape[2:]) == 1:
+            images, channels, rows, columns = output.shape
+            n = channels // groups
+            return groups * _block_cycles(images * rows * columns, n, w.shape[1], config)
+    return -(-macs(operator) // config.macs_per_cycle)
+
+
+def _block_cycles(m: int, n: int, k: int, config: MachineConfig) -> int:
+    """Cycles of the blocks of a product, whichever side the array's rows take."""
+    sides = (config.rows, config.cols), (config.cols, config.rows)
+    return k * min(-(-m // rows) * -(-n // columns) for rows, columns in sides)
 
 
 def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:

@@ -115,7 +115,7 @@ def check_program(program: MachineProgram) -> None:
             all(0 <= k < len(program.kernels) for k in operator.kernels), f"{what}: kernels", operator.kernels
         )
         _need(set(operator.moved) <= set(PORTS), f"{what}: moved must name ports", list(operator.moved))
-        numbers = (operator.macs, operator.grid, operator.launches, *operator.moved.values())
+        numbers = (operator.macs, operator.array, operator.grid, operator.launches, *operator.moved.values())
         _need(min(numbers) >= 0, f"{what}: no number may be negative", min(numbers))
 
 

@@ -14,6 +14,8 @@ MAGIC = 0x4843
 VERSION = 2
 #: Words before the arrays.
 HEADER_WORDS = 6
+#: The word of the header with II and the numbers of arrays and patches.
+SIZES = 3
 #: Scalars of a launch: `live0`, `live1`, `cgra_0` to `cgra_11`.
 SCALARS = 14
 #: What a patch replaces, by number.
@@ -233,6 +235,11 @@ def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
     return found
 
 
+def split_sizes(word: int) -> tuple[int, int, int]:
+    """II, numbers of arrays and patches that word `SIZES` holds."""
+    return word >> 20, word >> 12 & 0xFF, word & 0xFFF
+
+
 def _header(reader: _WordReader, fabric: Fabric) -> tuple[int, int, int, int, int]:
     """II, depth, numbers of arrays and patches, words of tables."""
     mark = reader.word("the header")
@@ -245,8 +252,7 @@ def _header(reader: _WordReader, fabric: Fabric) -> tuple[int, int, int, int, in
     count = reader.word("the number of words")
     if count != len(reader.words):
         raise reader.fail("the number of words", str(len(reader.words)), count)
-    sizes = reader.word("II")
-    ii, arrays, patches = sizes >> 20, sizes >> 12 & 0xFF, sizes & 0xFFF
+    ii, arrays, patches = split_sizes(reader.word("II"))
     for what, value, low, high in (
         ("II", ii, 1, fabric.contexts),
         ("the number of arrays", arrays, 0, ARRAYS),

@@ -28,7 +28,7 @@ from cosim.models.functional.cgra_code import registers
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import HEADER_WORDS, MAGIC, VERSION
+from hw.fabric.bitstream import HEADER_WORDS, MAGIC, SIZES, VERSION, split_sizes
 from hw.fabric.layout import ARRAYS, PATCHES
 from hw.isa import PARAMETERS, TIMING, Cause
 from sw.ir.intrinsics import KEEP
@@ -106,21 +106,18 @@ class CgraModel(EngineModel):
     def _execute(self, plan: list[int]) -> tuple[int, int, Work | None, Cause]:
         """Words to load, cycles after them, steps, and the error, if any."""
         address, iterations, *scalars = plan
-        words, cycles = 0, 0
+        words = 0
         if address != KEEP:
             words, self._loaded = load(self._scratch, 16 * address, self.fabric, self.values)
-            cycles = LAST_CYCLES + self.fabric.pipelined
+        cycles = loading(self.fabric) if words else 0
         if self._loaded is None:
             return words, cycles, None, Cause.BITSTREAM
-        # Pipelined: a cycle between arrays and their checks, another between a step and its accesses. What
-        # loading finds comes a cycle later, too.
-        late = int(self.fabric.pipelined)
-        cycles += 1 + len(self._loaded.configuration.patches) + late
+        cycles += patching(self.fabric, len(self._loaded.configuration.patches))
         wrong, work, arrays = self._done(self._loaded, scalars, iterations)
         if work is None:
             return words, cycles + wrong, None, Cause.OPERAND
         cause = Cause.GRID_RANGE if work.failed else Cause.NONE
-        return words, cycles + max(TIMING.grid_checks, arrays) + late, work, cause
+        return words, cycles + checking(self.fabric, arrays), work, cause
 
     def _done(self, loaded: Loaded, scalars: list[int], iterations: int) -> tuple[int, Work | None, int]:
         """The number of the first array that is wrong, else what a launch does; the number of arrays."""
@@ -244,14 +241,39 @@ def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:
         launch.step, launch.cycle = step + 1, end + 1
 
 
-#: Cycles from the last request to the end of loading, or to the error of a header; one more if pipelined.
-LAST_CYCLES = 2
+def loading(fabric: Fabric) -> int:
+    """Cycles from the last request of a word to the end of loading, or to the error of a header."""
+    return 2 + fabric.pipelined
+
+
+def patching(fabric: Fabric, patches: int) -> int:
+    """Cycles behind loading, or behind the taking of a launch that keeps its configuration, for the patches.
+
+    In a pipelined fabric another one is between arrays and their checks.
+    """
+    return 1 + patches + fabric.pipelined
+
+
+def checking(fabric: Fabric, arrays: int) -> int:
+    """Cycles behind the patches before the first step; in a pipelined fabric one before its accesses, too."""
+    return max(TIMING.grid_checks, arrays) + fabric.pipelined
+
+
+def least_cycles(words: Sequence[int], fabric: Fabric, steps: int, *, loads: bool) -> int:
+    """The cycles of a launch of so many steps that nothing disturbs, until the next one can be taken.
+
+    `words` are its configuration, which is loaded before if `loads`.
+    """
+    _, arrays, patches = split_sizes(words[SIZES])
+    before = len(words) + loading(fabric) if loads else 0
+    # It completes in the cycle behind its last step, and the next one is taken in the one behind that.
+    return before + patching(fabric, patches) + checking(fabric, arrays) + steps + 1
 
 
 def load(
     scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool
 ) -> tuple[int, Loaded | None]:
-    """Words that the grid requests from an address in the scratchpad, and what is there `LAST_CYCLES` later.
+    """Words that the grid requests from an address in the scratchpad, and what is there `loading` later.
 
     None where something is wrong; `values` as `code_of` has it.
     """
@@ -275,7 +297,6 @@ def _header(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Ite
     yield _word(scratch, address + 4) == fabric.hash
     size = _word(scratch, address + 8)
     yield size > HEADER_WORDS and address + 4 * size <= len(scratch)
-    sizes = _word(scratch, address + 12)
-    ii = sizes >> 20
-    yield 1 <= ii <= fabric.contexts and sizes >> 12 & 0xFF <= ARRAYS and sizes & 0xFFF <= PATCHES
+    ii, arrays, patches = split_sizes(_word(scratch, address + 4 * SIZES))
+    yield 1 <= ii <= fabric.contexts and arrays <= ARRAYS and patches <= PATCHES
     yield 1 <= _word(scratch, address + 16) <= ii * fabric.stages
