@@ -18,8 +18,8 @@ _TIMED = "--tmg-ripup"
 #: The parts of the wanted frequency that are tried: the router goes on for ever if a path stays late. First a
 #: little more than is wanted: where the router finds that nothing is late, some paths are, by 2 %.
 _SHARES = (1.03, 1.0, 0.96, 0.92, 0.88)
-#: How far routing may come beyond nextpnr's estimate for a placement. Found: 1.04 to 1.35 times.
-_BEYOND = 1.4
+#: How far routing may come beyond nextpnr's estimate for a placement. Found: 1.17 to 1.39 times.
+_BEYOND = 1.5
 #: Rounds without progress after which a routing is given up: as long as wires are used twice, and then.
 _PATIENCE, _LATE = 100, 50
 #: A round of the router: its number, the wires that are used twice, the connections that are late.

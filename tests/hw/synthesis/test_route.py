@@ -65,7 +65,7 @@ def test_the_last_attempt_does_not_look_at_time(tmp_path: Path) -> None:
     assert router.asked == [(103, True), (100, True), (96, True), (92, True), (88, True), (100, False)]
 
 
-@pytest.mark.parametrize(("estimate", "first"), [(74, 103), (72, 100), (70, 96), (66, 92), (64, 88)])
+@pytest.mark.parametrize(("estimate", "first"), [(69, 103), (67, 100), (65, 96), (62, 92), (60, 88)])
 def test_what_is_far_beyond_the_estimate_is_not_tried(tmp_path: Path, estimate: float, first: float) -> None:
     router = Router(lambda frequency, timed: rounds(*ENDS))
     assert routed(tmp_path, router, estimate) == first / 100
