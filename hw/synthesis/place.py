@@ -44,6 +44,8 @@ _LARGE = 0.25
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 _PLACED, _PLACEMENT_LOG = "placed.json", "placement.log"
+#: The setting of a placed design that holds its frequency in Hz, and what it becomes.
+_FREQUENCY = '"target_freq": "', '"placed_for": "'
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,9 @@ class _Nextpnr:
         """From the netlist to a placement."""
         more = [*_PLACER, "--freq", f"{frequency:g}", "--json", _NETLIST, "--no-route", "--write", _PLACED]
         self.run(more, _PLACEMENT_LOG, _watch(self.device, progress))
+        # A design that is placed has its own frequency, which would count when it is routed, not --freq.
+        placed = self.folder / _PLACED
+        placed.write_text(placed.read_text(encoding="utf-8").replace(*_FREQUENCY, 1), encoding="utf-8")
 
     def route(self, frequency: float, constrained: bool, progress: Progress | None) -> float:
         """From the placement to the report, and the bitstream of a `constrained` design, as `route.route`."""
