@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from sw.ir.intrinsics import KEEP
 from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
+from sw.patches import Axis
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,8 @@ def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _
             launched.count += operands["iterations"] > 0
             if operands["iterations"] > 0:
                 kernel, fabric = kernels[current], compiled.config.cgra
-                steps, loads = operands["iterations"] * kernel.bound.mii, operands["bitstream"] != KEEP
+                steps = (operands["iterations"] - 1) * kernel.bound.mii + min(kernel.depth, kernel.bound.mii)
+                loads = operands["bitstream"] != KEEP
                 assert fabric is not None
                 launched.cycles += least_cycles(kernel.words, fabric, steps, loads=loads)
     return found
@@ -345,12 +348,12 @@ def macs(operator: Operator | Repeated) -> int:
 
 
 def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
-    """The least cycles in which the array can compute an operator, its empty rows and columns known.
+    """The least cycles in which the array can compute an operator, empty rows and columns counted.
 
-    In a cycle the array multiplies elements of one k: every row has one of A, every column one of B. So a
-    block of a product of rows x columns takes K cycles however full it is. Matrices of a batch share blocks
-    only where they share an operand. A kernel of more than one pixel leaves more ways, for neighbours in an
-    image share pixels: of these only the peak is a bound.
+    In a cycle every row has an element of one operand, every column one of the other. So an element of A that
+    is multiplied with n elements of B takes a row for n / columns cycles, rounded up, whatever else the array
+    does; an element of B likewise. Whichever operand needs more is the bound. Of a convolution the weights
+    are counted, and the pixels too where a kernel has one pixel; products with padding need none.
     """
     match operator:
         case Repeated():
@@ -359,21 +362,42 @@ def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
             *batch, m, n = output.shape
             count = 1
             for size, of_a, of_b in zip(batch, a.strides[:-2], b.strides[:-2], strict=True):
-                shares_b, shares_a = of_b == 0, of_a == 0
-                m, n = m * (size if shares_b else 1), n * (size if shares_a and not shares_b else 1)
-                count *= 1 if shares_a or shares_b else size
-            return count * _block_cycles(m, n, a.shape[-1], config)
-        case ImageConvolution(output=output, w=w, groups=groups) if math.prod(w.shape[2:]) == 1:
-            images, channels, rows, columns = output.shape
-            n = channels // groups
-            return groups * _block_cycles(images * rows * columns, n, w.shape[1], config)
-    return -(-macs(operator) // config.macs_per_cycle)
+                if of_b == 0:
+                    m *= size
+                elif of_a == 0:
+                    n *= size
+                else:
+                    count *= size
+            depth = count * a.shape[-1]
+            return math.ceil(depth * max(m * _places(n, config), n * _places(m, config)))
+        case ImageConvolution(output=output, w=w, groups=groups):
+            (images, channels, *_), axes = output.shape, (operator.rows, operator.cols)
+            uses = [[_inside(axis, i) for i in range(axis.kernel)] for axis in axes]
+            weights = sum(_places(images * r * c, config) for r in uses[0] for c in uses[1])
+            needed = w.shape[1] * channels * weights
+            if axes[0].kernel == axes[1].kernel == 1:
+                pixels = images * uses[0][0] * uses[1][0] * w.shape[1] * groups
+                needed = max(needed, pixels * _places(channels // groups, config))
+            return math.ceil(needed)
+    return 0
 
 
-def _block_cycles(m: int, n: int, k: int, config: MachineConfig) -> int:
-    """Cycles of the blocks of a product, whichever side the array's rows take."""
-    sides = (config.rows, config.cols), (config.cols, config.rows)
-    return k * min(-(-m // rows) * -(-n // columns) for rows, columns in sides)
+def _inside(axis: Axis, tap: int) -> int:
+    """How many outputs of an axis multiply this pixel of the kernel with one of the image."""
+    places = (i * axis.stride + tap * axis.dilation - axis.before for i in range(axis.outputs))
+    return sum(0 <= place < axis.size for place in places)
+
+
+def _places(partners: int, config: MachineConfig) -> Fraction:
+    """The part of the array's cycles that an element needs to meet so many of the other operand.
+
+    It may take a row for some and a column for others.
+    """
+    rows, columns = config.rows, config.cols
+    return min(
+        Fraction(i, rows) + Fraction(max(0, -(-(partners - i * columns) // rows)), columns)
+        for i in range(-(-partners // columns) + 1)
+    )
 
 
 def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:

@@ -40,6 +40,7 @@ _OPERATOR = {
     "nodes": [str],
     "output": (str, [int], [int], int),
     "macs": int,
+    "array": int,
     "moved": {str: int},
     "grid": int,
     "launches": int,

@@ -9,6 +9,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis import Device, Placement, Resources, Synthesis, place_and_route, synthesise
+from hw.synthesis.route import StuckError
 from hw.synthesis.tools import Progress, ToolError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
         return Build(config, design, target, synthesis, None, {})
     check_fit(synthesis.resources, target.device)
     placements: dict[int, Placement] = {}
-    failures: dict[int, ToolError] = {}
+    failures: dict[int, InputError] = {}
     for seed in target.seeds:
         several = f"seed {seed}: " if len(target.seeds) > 1 else ""
 
@@ -154,7 +155,7 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
                 seed=seed,
                 progress=tell,
             )
-        except ToolError as error:
+        except (ToolError, StuckError) as error:
             failures[seed] = error
     if not placements:
         raise failures[target.seeds[0]]

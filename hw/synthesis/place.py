@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ _PHASES = (
     (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing{}, round {}, {} wires used twice"),
 )
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one.
-_PLACER = ("--placer", "static", *route.ROUTER)
+_PLACER = ("--placer", "static")
 #: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
 #: chooses may be led there through the fabric, and find no way.
 _CLOCK_SITES = {"CABGA381": "G2"}
@@ -133,7 +134,7 @@ def place_and_route(
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
     # Floorplan and pins follow from the netlist, the seed and how they are made.
-    made = [inspect.getsource(floorplan), str(_CLOCK_SITES), inspect.getsource(route), *_PLACER]
+    made = [inspect.getsource(x) for x in (floorplan, route, _Nextpnr)] + [str(_CLOCK_SITES), *_PLACER]
     key = cache.fingerprint(
         [synthesis.key, constraints or "", f"{frequency:g}", *arguments, tool.version, *made]
     )
@@ -145,11 +146,16 @@ def place_and_route(
         pins = _pins(prepared["clocks"], package) if constraints is None else constraints
         (work / _PINS).write_text(pins, encoding="utf-8")
         nextpnr = _Nextpnr(tool, arguments, device, work)
-        nextpnr.place(frequency, progress)
-        share = nextpnr.route(frequency, constraints is not None, progress)
-        for name in (_NETLIST, _PLACED):
-            (work / name).unlink()
-        about = prepared | {"seconds": round(nextpnr.seconds, 1), "share": share}
+        if constraints is None:
+            nextpnr.place(frequency, progress)
+            nextpnr.route(frequency, progress)
+            (work / _PLACED).unlink()
+        else:
+            nextpnr.place_and_route(frequency, progress)
+        (work / _NETLIST).unlink()
+        # What the router aimed at is not what is wanted; constraints tell that themselves.
+        wanted = frequency if constraints is None else None
+        about = prepared | {"seconds": round(nextpnr.seconds, 1), "wanted": wanted}
         (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
     final, _ = cache.cached("placement", key, make)
@@ -168,11 +174,14 @@ class _Nextpnr:
 
     def run(self, more: list[str], log: str, line: Progress) -> None:
         """Run it with more arguments. Raises `InputError` when it fails, and tells what does not fit."""
+        begin = time.perf_counter()
         try:
-            self.seconds += run(self.tool, [*self.arguments, *more, "-l", log], self.folder, log, line)
+            run(self.tool, [*self.arguments, *more, "-l", log], self.folder, log, line)
         except ToolError as error:
             _check_fit(error.lines, self.device)
             raise
+        finally:
+            self.seconds += time.perf_counter() - begin
 
     def place(self, frequency: float, progress: Progress | None) -> None:
         """From the netlist to a placement."""
@@ -180,19 +189,30 @@ class _Nextpnr:
         self.run(more, _PLACEMENT_LOG, _watch(self.device, progress))
         # A design that is placed has its own frequency, which would count when it is routed, not --freq.
         placed = self.folder / _PLACED
-        placed.write_text(placed.read_text(encoding="utf-8").replace(*_FREQUENCY, 1), encoding="utf-8")
+        text = placed.read_text(encoding="utf-8")
+        if _FREQUENCY[0] not in text:
+            raise InputError(f"{self.tool.name} ({self.tool.version}) writes placements without a frequency")
+        placed.write_text(text.replace(*_FREQUENCY, 1), encoding="utf-8")
 
-    def route(self, frequency: float, constrained: bool, progress: Progress | None) -> float:
-        """From the placement to the report, and the bitstream of a `constrained` design, as `route.route`."""
+    def route(self, frequency: float, progress: Progress | None) -> None:
+        """From the placement to the report."""
         files = ["--json", _PLACED, "--no-pack", "--no-place", "--report", _REPORT]
-        files += ["--textcfg", _CONFIG] if constrained else []
-        return route.route(
+        self._attempts(files, frequency, route.shares(self.folder / _PLACEMENT_LOG, frequency), progress)
+
+    def place_and_route(self, frequency: float, progress: Progress | None) -> None:
+        """From the netlist to report and bitstream, in one run: a second one does not know all clocks."""
+        files = [*_PLACER, "--json", _NETLIST, "--report", _REPORT, "--textcfg", _CONFIG]
+        self._attempts(files, frequency, [1.0], progress)
+
+    def _attempts(
+        self, files: list[str], frequency: float, shares: list[float], progress: Progress | None
+    ) -> None:
+        route.route(
             lambda more, line: self.run([*files, *more], _LOG, line),
-            self.folder / _PLACEMENT_LOG,
             self.device.name,
             frequency,
-            constrained=constrained,
-            progress=lambda aim: _watch(self.device, progress, "" if aim is None else f" for {aim:g} MHz"),
+            shares,
+            lambda aim: _watch(self.device, progress, "" if aim is None else f" for {aim:.4g} MHz"),
         )
 
 
@@ -294,7 +314,7 @@ def _read(folder: Path, device: Device, package: str, speed: int, seed: int, too
     report = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
     use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
     clocks = {
-        clock: (round(found["achieved"], 2), round(found["constraint"] / about["share"], 6))
+        clock: (round(found["achieved"], 2), float(about["wanted"] or found["constraint"]))
         for clock, found in report["fmax"].items()
     }
     luts, held = use[_BELS["luts"]]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hw.errors import InputError
 from hw.synthesis.tools import Progress
 
-#: The router that ends on a device that is nearly full. With --tmg-ripup it leads late paths again; without,
-#: it leaves single nets on detours of some nanoseconds: one placement of `tiny` reached 100 MHz, not 90.
-ROUTER = ("--router", "router2")
+#: The router that ends on a device that is nearly full. Without --tmg-ripup it leaves single nets on detours
+#: of some nanoseconds; with it, it routes late paths again: one placement of `tiny` reached 100 MHz, not 90.
+_ROUTER = ("--router", "router2")
 _TIMED = "--tmg-ripup"
 #: The parts of the wanted frequency that are tried: the router goes on for ever if a path stays late. First a
 #: little more than is wanted: where the router finds that nothing is late, some paths are, by 2 %.
@@ -58,18 +58,16 @@ class _Rounds:
 
 def route(
     nextpnr: Callable[[list[str], Progress], None],
-    placement_log: Path,
     device: str,
     frequency: float,
-    *,
-    constrained: bool,
+    shares: Sequence[float],
     progress: Callable[[float | None], Progress],
 ) -> float:
-    """Route until an attempt ends; returns the part of `frequency` that the router aimed at.
+    """Route until an attempt ends; returns the part of `frequency` that it aimed at.
 
-    `nextpnr` runs the tool with more arguments and shows each line of its log. `constrained`: the constraints
-    tell the clocks, and no other can be aimed at. `progress` makes what takes the lines of an attempt for a
-    frequency, None for one that does not look at time. Raises `InputError` if the last one does not end.
+    `shares` of the frequency are tried, and at last 1.0 without regard to time. `nextpnr` runs the tool with
+    more arguments and shows each line of its log. `progress` makes what takes the lines of an attempt for a
+    frequency, None for the last one. Raises `InputError` if that does not end either.
     """
 
     def attempt(aimed: float, *timed: str) -> None:
@@ -79,9 +77,9 @@ def route(
             shown(text)
             rounds.line(text)
 
-        nextpnr([*ROUTER, *timed, "--freq", f"{aimed:g}"], line)
+        nextpnr([*_ROUTER, *timed, "--freq", f"{aimed:g}"], line)
 
-    for share in _attempts(placement_log, frequency, constrained):
+    for share in shares:
         with contextlib.suppress(StuckError):
             attempt(share * frequency, _TIMED)
             return share
@@ -89,10 +87,12 @@ def route(
     return 1.0
 
 
-def _attempts(placement_log: Path, frequency: float, constrained: bool) -> Iterator[float]:
-    """The parts of the wanted frequency that may be reached from a placement."""
-    text = placement_log.read_text(encoding="utf-8", errors="replace")
+def shares(log: Path, frequency: float) -> list[float]:
+    """The parts of a wanted frequency to try with a placement, by its log.
+
+    Where all are beyond what may be reached, the same steps down from there.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
     estimates = [float(found) for found in _ESTIMATE.findall(text)]
-    most = _BEYOND * max(estimates, default=math.inf)
-    shares = (1.0,) if constrained else _SHARES
-    yield from (share for share in shares if share * frequency <= most)
+    most = _BEYOND * max(estimates, default=math.inf) / frequency
+    return [share for share in _SHARES if share <= most] or [share * most for share in _SHARES[1:]]

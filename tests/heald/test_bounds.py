@@ -32,48 +32,63 @@ def product(a: tuple[int, ...], b: tuple[int, ...]) -> Any:
     return operator(helper.make_node("MatMulInteger", ["a", "b"], ["y"], "only"), a, b, y)
 
 
-def convolution(image: tuple[int, ...], weights: tuple[int, ...], group: int = 1) -> Any:
-    """A convolution without pads."""
-    rows, columns = (image[2 + i] - weights[2 + i] + 1 for i in (0, 1))
-    node = helper.make_node("ConvInteger", ["a", "b"], ["y"], "only", group=group)
+def convolution(image: tuple[int, ...], weights: tuple[int, ...], group: int = 1, pad: int = 0) -> Any:
+    """A convolution with stride 1."""
+    rows, columns = (image[2 + i] + 2 * pad - weights[2 + i] + 1 for i in (0, 1))
+    node = helper.make_node("ConvInteger", ["a", "b"], ["y"], "only", group=group, pads=[pad] * 4)
     return operator(node, image, weights, (image[0], weights[0], rows, columns))
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "blocks"),
+    ("a", "b", "least"),
     [
-        ((1, 64), (64, 48), 12),
-        ((9, 40), (40, 3), 3),
-        ((8, 40), (40, 8), 4),
-        ((2, 3, 40), (40, 8), 2 * 2),  # rows of a batch share B
-        ((2, 3, 40), (2, 40, 8), 2 * 2),  # and these do not
-        ((2, 1, 40), (40, 4), 1),
-        ((2, 1, 40), (2, 40, 4), 2),
+        ((1, 64), (64, 48), 48 * 64 // 4),  # an element of B takes a column for a cycle
+        ((9, 40), (40, 3), 90),  # and here three: (12, 40) and (40, 3) would take 90, too
+        ((8, 40), (40, 8), 2 * 2 * 40),
+        ((2, 3, 40), (40, 8), 2 * 2 * 40),  # rows of a batch share B
+        ((2, 3, 40), (2, 40, 8), 2 * 2 * 40),
+        ((2, 1, 40), (40, 4), 40),
+        ((2, 1, 40), (2, 40, 4), 2 * 40),
+        ((2, 2, 40), (2, 40, 2), 2 * 20),  # both fit into the diagonal of a block
     ],
 )
-def test_a_block_takes_its_depth_however_full_it_is(
-    a: tuple[int, ...], b: tuple[int, ...], blocks: int
+def test_an_element_takes_a_row_or_column_until_it_has_met_its_partners(
+    a: tuple[int, ...], b: tuple[int, ...], least: int
 ) -> None:
     found = product(a, b)
-    assert found.bounds["gemm"] == blocks * a[-1]
+    assert found.bounds["gemm"] == least
     assert found.bound_cycles <= found.span
 
 
 @pytest.mark.parametrize(
     ("image", "weights", "group", "least"),
     [
-        ((1, 8, 5, 3), (6, 8, 1, 1), 1, 4 * 2 * 8),
-        ((1, 8, 5, 3), (8, 2, 1, 1), 4, 4 * (4 * 1 * 2)),
-        ((1, 3, 7, 7), (5, 3, 3, 3), 1, math.ceil(5 * 25 * 27 / 16)),
-        ((1, 4, 7, 7), (4, 1, 3, 3), 4, math.ceil(4 * 25 * 9 / 16)),
+        (
+            (1, 8, 5, 3),
+            (6, 8, 1, 1),
+            1,
+            15 * 8 * 2 // 4,
+        ),  # 15 pixels meet six weights, more than a row's four
+        ((1, 8, 5, 3), (8, 2, 1, 1), 4, 15 * 8 // 4),
+        (
+            (1, 3, 7, 7),
+            (5, 3, 3, 3),
+            1,
+            math.ceil(5 * 27 * 7 / 4),
+        ),  # a weight meets 25 pixels, four at a time
+        ((1, 4, 7, 7), (4, 1, 3, 3), 4, math.ceil(4 * 9 * 7 / 4)),
     ],
 )
-def test_kernels_of_one_pixel_are_products(
+def test_pixels_meet_weights(
     image: tuple[int, ...], weights: tuple[int, ...], group: int, least: int
 ) -> None:
     found = convolution(image, weights, group)
     assert found.bounds["gemm"] == least
     assert found.bound_cycles <= found.span
+
+
+def test_products_with_padding_are_not_counted() -> None:
+    assert convolution((1, 8, 1, 1), (4, 8, 1, 1), pad=2).bounds["gemm"] == 8
 
 
 def test_random_products_take_longer_than_their_bounds() -> None:

@@ -89,7 +89,7 @@ def stored(config: MachineConfig, word: Value) -> Value:
 
 
 def sort_bits(word: Value) -> list[Value]:
-    """The bits of an instruction's sort, if it is `legal`; else all must be 1."""
+    """The bits of an instruction's sort. Of one that is not `legal` whoever keeps them makes all 1."""
     opcode = _opcode(word)
     sorts: dict[Sort, list[int]] = {sort: [isa.INSTRUCTIONS[sort.name.lower()].opcode] for sort in _SIMPLE}
     for s in isa.INSTRUCTIONS.values():

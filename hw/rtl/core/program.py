@@ -48,13 +48,14 @@ class ProgramMemory(Component):
         word, known = Signal(WORD_BITS, reset_less=True), Signal(WORD_BITS, reset_less=True)
         sort, right = Signal(STORED_BITS - WORD_BITS), Signal()
         writes, address = Signal(2), Signal(2 * len(write.addr))
+        place = Cat(self.write_pc, self.write_warp)[: len(write.addr)]  # a single warp has a bit, too
         m.d.sync += [
             word.eq(self.data),
             known.eq(word),
             sort.eq(Cat(*sort_bits(word))),
             right.eq(legal(self._config, word)),
             writes.eq(Cat(self.write, writes)),
-            address.eq(Cat(self.write_pc, self.write_warp, address)),
+            address.eq(Cat(place, address)),
         ]
         m.d.comb += [
             write.en.eq(writes[-1]),

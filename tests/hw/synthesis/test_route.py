@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hw.errors import InputError
-from hw.synthesis.route import route
+from hw.synthesis.route import StuckError, route, shares
 from hw.synthesis.tools import Progress
 
 Log = Iterator[str]
@@ -39,49 +38,53 @@ class Router:
             self.read += 1
 
 
-def routed(tmp_path: Path, router: Router, estimate: float = 90, constrained: bool = False) -> float:
+def routed(router: Router, *tried: float) -> float:
     """The part of 100 MHz that is aimed at in the end."""
-    log = tmp_path / "placement.log"
-    log.write_text(f"Info: Max frequency for clock '$glbnet$clk': {estimate} MHz (FAIL at 100.00 MHz)\n")
-    return route(router, log, "85k", 100, constrained=constrained, progress=lambda aimed: lambda text: None)
+    return route(router, "85k", 100, tried or (1.03, 1.0, 0.96), lambda aimed: lambda text: None)
 
 
-def test_a_clock_that_is_reached_is_the_only_attempt(tmp_path: Path) -> None:
+def test_an_attempt_that_ends_is_the_last_one() -> None:
     router = Router(lambda frequency, timed: rounds(*ENDS))
-    assert routed(tmp_path, router) == 1.03
+    assert routed(router) == 1.03
     assert router.asked == [(103, True)]
 
 
-def test_paths_that_stay_late_make_the_next_attempt_slower(tmp_path: Path) -> None:
-    router = Router(lambda frequency, timed: rounds(*(LATE if frequency > 93 else ENDS)))
-    assert routed(tmp_path, router) == 0.92
-    assert router.asked == [(103, True), (100, True), (96, True), (92, True)]
-    assert router.read == 3 * 52 + 3, "fifty rounds after the best one, three times, and the last one whole"
+def test_paths_that_stay_late_make_the_next_attempt_slower() -> None:
+    router = Router(lambda frequency, timed: rounds(*(LATE if frequency > 98 else ENDS)))
+    assert routed(router) == 0.96
+    assert router.asked == [(103, True), (100, True), (96, True)]
+    assert router.read == 2 * 52 + 3, "fifty rounds after the best one, twice, and the last one whole"
 
 
-def test_the_last_attempt_does_not_look_at_time(tmp_path: Path) -> None:
+def test_the_last_attempt_does_not_look_at_time() -> None:
     router = Router(lambda frequency, timed: rounds(*LATE) if timed else rounds([5, 0]))
-    assert routed(tmp_path, router) == 1
-    assert router.asked == [(103, True), (100, True), (96, True), (92, True), (88, True), (100, False)]
+    assert routed(router) == 1
+    assert router.asked == [(103, True), (100, True), (96, True), (100, False)]
 
 
-@pytest.mark.parametrize(("estimate", "first"), [(69, 103), (67, 100), (65, 96), (62, 92), (60, 88)])
-def test_what_is_far_beyond_the_estimate_is_not_tried(tmp_path: Path, estimate: float, first: float) -> None:
-    router = Router(lambda frequency, timed: rounds(*ENDS))
-    assert routed(tmp_path, router, estimate) == first / 100
-    assert router.asked == [(first, True)]
-
-
-def test_clocks_of_constraints_have_one_attempt(tmp_path: Path) -> None:
-    router = Router(lambda frequency, timed: rounds(*LATE) if timed else rounds([5, 0]))
-    assert routed(tmp_path, router, constrained=True) == 1
+def test_routing_that_makes_no_progress_is_given_up() -> None:
+    router = Router(lambda frequency, timed: rounds(*CROWDED))
+    with pytest.raises(
+        StuckError, match="routing does not end, 4 wires or more are used twice after 102 rounds"
+    ):
+        routed(router, 1.0)
     assert router.asked == [(100, True), (100, False)]
 
 
-def test_routing_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
-    router = Router(lambda frequency, timed: rounds(*CROWDED))
-    with pytest.raises(
-        InputError, match="routing does not end, 4 wires or more are used twice after 102 rounds"
-    ):
-        routed(tmp_path, router)
-    assert len(router.asked) == 6
+@pytest.mark.parametrize(
+    ("estimate", "tried"),
+    [
+        (90, [1.03, 1.0, 0.96, 0.92, 0.88]),
+        (68, [1.0, 0.96, 0.92, 0.88]),
+        (60, [0.88]),
+        (50, [0.75, 0.72, 0.69, 0.66]),
+        (None, [1.03, 1.0, 0.96, 0.92, 0.88]),
+    ],
+)
+def test_what_is_far_beyond_the_estimate_is_not_tried(
+    tmp_path: Path, estimate: float | None, tried: list[float]
+) -> None:
+    log = tmp_path / "placement.log"
+    line = f"Info: Max frequency for clock '$glbnet$clk': {estimate} MHz (FAIL at 100.00 MHz)\n"
+    log.write_text(line if estimate is not None else "a design without a clock\n")
+    assert shares(log, 100) == pytest.approx(tried)
