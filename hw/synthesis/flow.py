@@ -9,7 +9,6 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis import Device, Placement, Resources, Synthesis, place_and_route, synthesise
-from hw.synthesis.route import StuckError
 from hw.synthesis.tools import Progress, ToolError
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
         return Build(config, design, target, synthesis, None, {})
     check_fit(synthesis.resources, target.device)
     placements: dict[int, Placement] = {}
-    failures: dict[int, InputError] = {}
+    failures: dict[int, ToolError] = {}
     for seed in target.seeds:
         several = f"seed {seed}: " if len(target.seeds) > 1 else ""
 
@@ -155,7 +154,7 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
                 seed=seed,
                 progress=tell,
             )
-        except (ToolError, StuckError) as error:
+        except ToolError as error:
             failures[seed] = error
     if not placements:
         raise failures[target.seeds[0]]

@@ -6,7 +6,6 @@ import inspect
 import json
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis import route
 from hw.synthesis.nets import SCOPE, component
 from hw.synthesis.resources import CLOCK_PINS, Device, Resources
-from hw.synthesis.tools import Progress, Tool, ToolError, find, run
+from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 
 #: nextpnr's names of what a device holds, as the fields of `Resources`.
@@ -30,11 +28,12 @@ _PHASES = (
     (re.compile(r"Info:\s+at iteration #(\d+)"), "placing, iteration {}"),
     (re.compile(r"Info: Running simulated annealing"), "refining the placement"),
     (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
-    (re.compile(r"Info: Running router2"), "routing{}"),
-    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing{}, round {}, {} wires used twice"),
+    (re.compile(r"Info: Routing\.\."), "routing"),
+    (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
 )
-#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one.
-_PLACER = ("--placer", "static")
+#: The electrostatic placer leaves less wire than the default one. The first router looks at time; the second
+#: leaves single nets on detours of some nanoseconds.
+_ALGORITHMS = ("--placer", "static", "--router", "router1")
 #: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
 #: chooses may be led there through the fabric, and find no way.
 _CLOCK_SITES = {"CABGA381": "G2"}
@@ -44,9 +43,6 @@ _MANY = 64
 _LARGE = 0.25
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
-_PLACED, _PLACEMENT_LOG = "placed.json", "placement.log"
-#: The setting of a placed design that holds its frequency in Hz, and what it becomes.
-_FREQUENCY = '"target_freq": "', '"placed_for": "'
 
 
 @dataclass(frozen=True)
@@ -130,14 +126,13 @@ def place_and_route(
     device.check(package, speed)
     tool = find("nextpnr-ecp5")
     arguments = [f"--{device.name}", "--package", package, "--speed", str(speed)]
-    arguments += ["--seed", str(seed), "--timing-allow-fail", "-q", *options]
+    arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail"]
+    arguments += [*_ALGORITHMS, *options]
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
     # Floorplan and pins follow from the netlist, the seed and how they are made.
-    made = [inspect.getsource(x) for x in (floorplan, route, _Nextpnr)] + [str(_CLOCK_SITES), *_PLACER]
-    key = cache.fingerprint(
-        [synthesis.key, constraints or "", f"{frequency:g}", *arguments, tool.version, *made]
-    )
+    made = [inspect.getsource(floorplan), str(_CLOCK_SITES)]
+    key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version, *made])
 
     def make(work: Path, _log: Path) -> None:
         if progress is not None:
@@ -145,75 +140,19 @@ def place_and_route(
         prepared = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
         pins = _pins(prepared["clocks"], package) if constraints is None else constraints
         (work / _PINS).write_text(pins, encoding="utf-8")
-        nextpnr = _Nextpnr(tool, arguments, device, work)
-        if constraints is None:
-            nextpnr.place(frequency, progress)
-            nextpnr.route(frequency, progress)
-            (work / _PLACED).unlink()
-        else:
-            nextpnr.place_and_route(frequency, progress)
+        files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
+        files += ["--textcfg", _CONFIG] if constraints is not None else []
+        try:
+            seconds = run(tool, [*arguments, *files], work, _LOG, _watch(device, progress))
+        except ToolError as error:
+            _check_fit(error.lines, device)
+            raise
         (work / _NETLIST).unlink()
-        # What the router aimed at is not what is wanted; constraints tell that themselves.
-        wanted = frequency if constraints is None else None
-        about = prepared | {"seconds": round(nextpnr.seconds, 1), "wanted": wanted}
+        about = prepared | {"seconds": round(seconds, 1)}
         (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
     final, _ = cache.cached("placement", key, make)
     return _read(final, device, package, speed, seed, tool.version)
-
-
-@dataclass
-class _Nextpnr:
-    """nextpnr with what all its runs for a placement have in common; `seconds` is their sum."""
-
-    tool: Tool
-    arguments: list[str]
-    device: Device
-    folder: Path
-    seconds: float = 0.0
-
-    def run(self, more: list[str], log: str, line: Progress) -> None:
-        """Run it with more arguments. Raises `InputError` when it fails, and tells what does not fit."""
-        begin = time.perf_counter()
-        try:
-            run(self.tool, [*self.arguments, *more, "-l", log], self.folder, log, line)
-        except ToolError as error:
-            _check_fit(error.lines, self.device)
-            raise
-        finally:
-            self.seconds += time.perf_counter() - begin
-
-    def place(self, frequency: float, progress: Progress | None) -> None:
-        """From the netlist to a placement."""
-        more = [*_PLACER, "--freq", f"{frequency:g}", "--json", _NETLIST, "--no-route", "--write", _PLACED]
-        self.run(more, _PLACEMENT_LOG, _watch(self.device, progress))
-        # A design that is placed has its own frequency, which would count when it is routed, not --freq.
-        placed = self.folder / _PLACED
-        text = placed.read_text(encoding="utf-8")
-        if _FREQUENCY[0] not in text:
-            raise InputError(f"{self.tool.name} ({self.tool.version}) writes placements without a frequency")
-        placed.write_text(text.replace(*_FREQUENCY, 1), encoding="utf-8")
-
-    def route(self, frequency: float, progress: Progress | None) -> None:
-        """From the placement to the report."""
-        files = ["--json", _PLACED, "--no-pack", "--no-place", "--report", _REPORT]
-        self._attempts(files, frequency, route.shares(self.folder / _PLACEMENT_LOG, frequency), progress)
-
-    def place_and_route(self, frequency: float, progress: Progress | None) -> None:
-        """From the netlist to report and bitstream, in one run: a second one does not know all clocks."""
-        files = [*_PLACER, "--json", _NETLIST, "--report", _REPORT, "--textcfg", _CONFIG]
-        self._attempts(files, frequency, [1.0], progress)
-
-    def _attempts(
-        self, files: list[str], frequency: float, shares: list[float], progress: Progress | None
-    ) -> None:
-        route.route(
-            lambda more, line: self.run([*files, *more], _LOG, line),
-            self.device.name,
-            frequency,
-            shares,
-            lambda aim: _watch(self.device, progress, "" if aim is None else f" for {aim:.4g} MHz"),
-        )
 
 
 def _pins(clocks: list[str], package: str) -> str:
@@ -282,15 +221,14 @@ def _drop_ports(module: dict[str, Any]) -> list[str]:
     return [name for name, port in module["ports"].items() if port["bits"][0] in clocks]
 
 
-def _watch(device: Device, progress: Progress | None, aim: str = "") -> Progress:
-    """What looks at nextpnr's lines: tells the phase, stops what cannot fit; `aim` is that of a routing."""
+def _watch(device: Device, progress: Progress | None) -> Progress:
+    """What looks at nextpnr's lines: tells the phase, stops what cannot fit."""
 
     def line(text: str) -> None:
         if progress is not None:
             for pattern, phase in _PHASES:
                 if match := pattern.match(text):
-                    about = (aim, *match.groups()) if phase.startswith("routing") else match.groups()
-                    progress(f"placement and routing: {phase.format(*about)}")
+                    progress(f"placement and routing: {phase.format(*match.groups())}")
         _check_fit((text,), device)
 
     return line
@@ -314,7 +252,7 @@ def _read(folder: Path, device: Device, package: str, speed: int, seed: int, too
     report = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
     use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
     clocks = {
-        clock: (round(found["achieved"], 2), float(about["wanted"] or found["constraint"]))
+        clock: (round(found["achieved"], 2), float(found["constraint"]))
         for clock, found in report["fmax"].items()
     }
     luts, held = use[_BELS["luts"]]
