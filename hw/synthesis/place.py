@@ -19,6 +19,8 @@ from hw.synthesis.resources import CLOCK_PINS, Device, Resources
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 
+#: A line of the router: the connections that it has routed, and those that are left.
+_BATCH = re.compile(r"Info:\s+(\d+) \|[^|]*\|[^|]*\|\s+(\d+)\|")
 #: nextpnr's names of what a device holds, as the fields of `Resources`.
 _BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
 #: A line of nextpnr that tells what it begins, and what to call it.
@@ -29,7 +31,7 @@ _PHASES = (
     (re.compile(r"Info: Running simulated annealing"), "refining the placement"),
     (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
     (re.compile(r"Info: Routing\.\."), "routing"),
-    (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
+    (_BATCH, "routing, {1} connections left"),
 )
 #: The electrostatic placer leaves less wire than the default one. The first router looks at time; the second
 #: leaves single nets on detours of some nanoseconds.
@@ -41,6 +43,8 @@ _CLOCK_SITES = {"CABGA381": "G2"}
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
 _LARGE = 0.25
+#: Lines of the router without progress after which it is given up: it would go on for ever.
+_PATIENCE = 100
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
@@ -222,14 +226,25 @@ def _drop_ports(module: dict[str, Any]) -> list[str]:
 
 
 def _watch(device: Device, progress: Progress | None) -> Progress:
-    """What looks at nextpnr's lines: tells the phase, stops what cannot fit."""
+    """What looks at nextpnr's lines: tells the phase, stops what cannot fit or makes no progress."""
+    fewest, silent = math.inf, 0
 
     def line(text: str) -> None:
+        nonlocal fewest, silent
         if progress is not None:
             for pattern, phase in _PHASES:
                 if match := pattern.match(text):
                     progress(f"placement and routing: {phase.format(*match.groups())}")
         _check_fit((text,), device)
+        if match := _BATCH.match(text):
+            left = int(match[2])
+            fewest, silent = (left, 0) if left < fewest else (fewest, silent + 1)
+            if silent == _PATIENCE:
+                raise InputError(
+                    f"{device.name}: routing does not end, {fewest:,} connections or more are left after "
+                    f"{int(match[1]):,} were routed; another seed, a larger device or a smaller machine may do "
+                    "(--synth-only tells resources alone)"
+                )
 
     return line
 

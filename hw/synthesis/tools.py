@@ -87,7 +87,6 @@ def run(tool: Tool, arguments: list[str], folder: Path, log: str, line: Progress
     """
     begin = time.perf_counter()
     said = folder / "output.txt"
-    (folder / log).unlink(missing_ok=True)  # that of an earlier call would be read
     with said.open("wb") as output, _started(tool, arguments, folder, output) as process:
         for text in _follow(folder / log, process):
             if line is not None:

@@ -100,6 +100,21 @@ def test_what_is_too_large_is_told_with_both_numbers() -> None:
         place_and_route(synthesis, find_device("12k"), 50)
 
 
+def test_routing_that_makes_no_progress_is_given_up() -> None:
+    said: list[str] = []
+    watch = place._watch(find_device("85k"), said.append)
+
+    def batch(number: int, left: int) -> str:
+        return f"Info: {number:>10} |    17692     111873 |  192   772 |{left:>10}|       2.89     313.15|"
+
+    for number, left in enumerate([900 - n for n in range(100)] + [801 + n % 7 for n in range(99)], 1):
+        watch(batch(1000 * number, left))
+    assert said[-1] == "placement and routing: routing, 801 connections left"
+    needed = "routing does not end, 801 connections or more are left after 200,000 were routed"
+    with pytest.raises(InputError, match=needed):
+        watch(batch(200_000, 801))
+
+
 def test_an_interrupt_leaves_nothing(small: Synthesis, empty_cache: Path) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt

@@ -70,12 +70,3 @@ def test_lines_of_the_log_are_told_whole(monkeypatch: pytest.MonkeyPatch, tmp_pa
     lines: list[str] = []
     run(find("yosys"), [], tmp_path, "log", lines.append)
     assert lines == ["first line", "second"]
-
-
-def test_an_older_log_is_not_told_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = script(tmp_path / "tool", '[ "$1" = --version ] && exit 0\nsleep 0.5; echo new > log')
-    monkeypatch.setenv("HEALD_YOSYS", str(path))
-    (tmp_path / "log").write_text("old\n")
-    lines: list[str] = []
-    run(find("yosys"), [], tmp_path, "log", lines.append)
-    assert lines == ["new"]
