@@ -242,8 +242,8 @@ def _watch(device: Device, progress: Progress | None) -> Progress:
             if silent == _PATIENCE:
                 raise InputError(
                     f"{device.name}: routing does not end, {fewest:,} connections or more are left after "
-                    f"{int(match[1]):,} were routed; another seed, a larger device or a smaller machine may do "
-                    "(--synth-only tells resources alone)"
+                    f"{int(match[1]):,} were routed; another seed, a larger device or a smaller machine may "
+                    "do (--synth-only tells resources alone)"
                 )
 
     return line

@@ -139,10 +139,10 @@ def test_conflicts_are_what_the_machine_counts() -> None:
 def test_causes_of_any_program_add_up(seed: int) -> None:
     fabric = random_fabric(random.Random(seed))
     random_job = RandomJob(seed)
-    causes(random_job.config, random_job.job)
+    assert causes(random_job.config, random_job.job)
     config = machine_of(fabric, imem_words=1024)
-    causes(config, GridJob(seed, config, wild=0.1).job)
-    causes(*ring_job(seed))
+    assert causes(config, GridJob(seed, config, wild=0.1).job)
+    assert causes(*ring_job(seed))
 
 
 def test_parts_of_a_run_add_up_to_the_whole() -> None:

@@ -1,4 +1,4 @@
-"""Lower bounds of operators: below what the cycle model predicts, and as high as the blocks of the array."""
+"""Lower bounds of operators: what they count, and that no prediction is below them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def convolution(image: tuple[int, ...], weights: tuple[int, ...], group: int = 1
     ("a", "b", "least"),
     [
         ((1, 64), (64, 48), 48 * 64 // 4),  # an element of B takes a column for a cycle
-        ((9, 40), (40, 3), 90),  # and here three: (12, 40) and (40, 3) would take 90, too
+        ((9, 40), (40, 3), 90),  # nine rows meet an element of B in three cycles
         ((8, 40), (40, 8), 2 * 2 * 40),
         ((2, 3, 40), (40, 8), 2 * 2 * 40),  # rows of a batch share B
         ((2, 3, 40), (2, 40, 8), 2 * 2 * 40),
@@ -63,19 +63,11 @@ def test_an_element_takes_a_row_or_column_until_it_has_met_its_partners(
 @pytest.mark.parametrize(
     ("image", "weights", "group", "least"),
     [
-        (
-            (1, 8, 5, 3),
-            (6, 8, 1, 1),
-            1,
-            15 * 8 * 2 // 4,
-        ),  # 15 pixels meet six weights, more than a row's four
+        # 15 pixels meet six weights each, more than a row's four.
+        ((1, 8, 5, 3), (6, 8, 1, 1), 1, 15 * 8 * 2 // 4),
         ((1, 8, 5, 3), (8, 2, 1, 1), 4, 15 * 8 // 4),
-        (
-            (1, 3, 7, 7),
-            (5, 3, 3, 3),
-            1,
-            math.ceil(5 * 27 * 7 / 4),
-        ),  # a weight meets 25 pixels, four at a time
+        # A weight meets 25 pixels, four at a time.
+        ((1, 3, 7, 7), (5, 3, 3, 3), 1, math.ceil(5 * 27 * 7 / 4)),
         ((1, 4, 7, 7), (4, 1, 3, 3), 4, math.ceil(4 * 9 * 7 / 4)),
     ],
 )

@@ -204,7 +204,7 @@ def test_linear_neighbours_are_exact(place: str, factors: tuple[int, int]) -> No
     x = b.real(b.input((1, 3, 5, 4)), "int8", 0.05)
     given = b.constant([1, 1, *factors], np.float32)
     how = {"mode": "linear", "coordinate_transformation_mode": place}
-    exact(b, b.op("Resize", x, "", given, **how), 0.04, rtl=False)
+    assert_exact(b, b.op("Resize", x, "", given, **how), 0.04, rtl=False)
 
 
 @pytest.mark.parametrize(("channels", "groups", "dilation"), [(1, 1, 1), (2, 1, 2), (4, 4, 1)])
@@ -349,7 +349,7 @@ def test_zero_points_of_images_may_be_computed(
     )
 
 
-def exact(b: Builder, real: str, scale: float, rtl: bool) -> None:
+def assert_exact(b: Builder, real: str, scale: float, rtl: bool) -> None:
     """A real result on a grid is onnxruntime's but next to ties, which its float32 may miss."""
     model = b.model(b.quantised(real, "int8", scale), real)
     network = import_model(_without(model, real))
@@ -401,25 +401,27 @@ def test_a_normalisation_may_be_quantised_inside(
     variance = again(b, b.op("ReduceMean", squares, along), step)
     root = b.op("Sqrt", again(b, b.op("Add", variance, b.constant(1e-5, np.float32)), step))
     result = b.op("Div", less, root) if divided else b.op("Mul", less, b.op("Reciprocal", root))
-    exact(b, result, 0.02, rtl)
+    assert_exact(b, result, 0.02, rtl)
 
 
 @pytest.mark.parametrize("op", ["Mul", "Div"])
 def test_a_value_times_a_function_is_exact(op: str) -> None:
     b = Builder(9)
     x, gate = b.real(b.input((3, 400)), "int8", 0.05), b.real(b.input((3, 1), "uint8"), "uint8", 0.02)
-    exact(b, b.op(op, x, b.op("Sigmoid", gate)), 0.04, rtl=False)
+    assert_exact(b, b.op(op, x, b.op("Sigmoid", gate)), 0.04, rtl=False)
 
 
 def test_sums_over_axes_are_exact() -> None:
     """A sum, and a variance of what was moved after its mean was taken off."""
     b = Builder(6)
     x = b.real(b.input((3, 7, 20), "uint8"), "uint8", 0.03)
-    exact(b, b.op("ReduceSum", x, whole(b, 0, 2), keepdims=0), 0.4, rtl=False)
+    assert_exact(b, b.op("ReduceSum", x, whole(b, 0, 2), keepdims=0), 0.4, rtl=False)
     b = Builder(6)
     x = b.real(b.input((3, 7, 20)), "int8", 0.03)
     less = b.op("Transpose", b.op("Sub", x, b.op("ReduceMean", x, whole(b, 1))), perm=[2, 0, 1])
-    exact(b, b.op("ReduceMean", b.op("Pow", less, b.constant(2, np.float32)), whole(b, 2)), 0.02, rtl=False)
+    assert_exact(
+        b, b.op("ReduceMean", b.op("Pow", less, b.constant(2, np.float32)), whole(b, 2)), 0.02, rtl=False
+    )
 
 
 @pytest.mark.parametrize("opset", [13, 18])

@@ -36,20 +36,21 @@ def found(text: str) -> dict[str, set[tuple[int | str, ...]]]:
     }
 
 
-def exact(program: Program) -> None:
+def assert_exact(program: Program) -> None:
     result = compared(program, [{}])
     assert (result.missing, result.extra) == ([], [])
 
 
-def exact_everywhere(network: Network, config: MachineConfig) -> None:
-    for step in emitted(network, config):
-        if isinstance(step, Sequential):
-            exact(retype(step.source))
+def assert_exact_everywhere(network: Network, config: MachineConfig) -> None:
+    sources = [step.source for step in emitted(network, config) if isinstance(step, Sequential)]
+    assert sources
+    for source in sources:
+        assert_exact(retype(source))
 
 
 def test_the_worked_example() -> None:
     program = program_of(WORKED)
-    exact(program)
+    assert_exact(program)
     assert Edge("C4", "P7", False, frozenset({()})) in edges(program)
 
 
@@ -156,7 +157,7 @@ def test_tiles_of_one_loop_meet_larger_ones_of_another() -> None:
 @pytest.mark.parametrize("hw", ["default", "tiny"])
 @pytest.mark.parametrize("shape", [(64, 64, 64), (100, 70, 90)])
 def test_products_have_the_edges_of_their_instances(hw: str, shape: tuple[int, int, int]) -> None:
-    exact_everywhere(network_of(Product(*shape)), load(hw))
+    assert_exact_everywhere(network_of(Product(*shape)), load(hw))
 
 
 @pytest.mark.parametrize("kind", [random_programs.nests, random_programs.control, random_programs.everything])
@@ -168,4 +169,4 @@ def test_nothing_is_missing_in_random_programs(kind: Callable[[random.Random], P
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_convolutions_of_networks_have_the_edges_of_their_instances(seed: int) -> None:
-    exact_everywhere(drawn(seed), load("test", {"cgra": "torus4x4"}))
+    assert_exact_everywhere(drawn(seed), load("test", {"cgra": "torus4x4"}))
