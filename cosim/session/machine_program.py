@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from cosim.models.cycle.grid import least_cycles
+from cosim.session.bounds import array_cycles, macs
 from hw import isa
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
@@ -26,13 +26,12 @@ from sw.compile.program import Part
 from sw.compile.repeat import Repeated
 from sw.compile.stages import Compiled
 from sw.dfg.graph import Graph
-from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
+from sw.graph.network import Operator, View
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
-from sw.patches import Axis
 
 
 @dataclass(frozen=True)
@@ -333,71 +332,6 @@ def _tile(part: Part) -> dict[str, int]:
         return {}
     names = ("rows", "columns", "width", "whole_rows", "whole_columns")
     return {name: getattr(tiles, name) for name in names}
-
-
-def macs(operator: Operator | Repeated) -> int:
-    """Multiply-accumulates of a product or a convolution, 0 for others."""
-    match operator:
-        case Repeated():
-            return operator.count * sum(map(macs, operator.body))
-        case MatrixProduct():
-            return operator.output.elements * operator.a.shape[-1]
-        case ImageConvolution():
-            return operator.output.elements * math.prod(operator.w.shape[1:])
-    return 0
-
-
-def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
-    """The least cycles in which the array can compute an operator, empty rows and columns counted.
-
-    In a cycle every row has an element of one operand, every column one of the other. So an element of A that
-    is multiplied with n elements of B takes a row for n / columns cycles, rounded up, whatever else the array
-    does; an element of B likewise. Whichever operand needs more is the bound. Of a convolution the weights
-    are counted, and the pixels too where a kernel has one pixel; products with padding need none.
-    """
-    match operator:
-        case Repeated():
-            return operator.count * sum(array_cycles(o, config) for o in operator.body)
-        case MatrixProduct(output=output, a=a, b=b):
-            *batch, m, n = output.shape
-            count = 1
-            for size, of_a, of_b in zip(batch, a.strides[:-2], b.strides[:-2], strict=True):
-                if of_b == 0:
-                    m *= size
-                elif of_a == 0:
-                    n *= size
-                else:
-                    count *= size
-            depth = count * a.shape[-1]
-            return math.ceil(depth * max(m * _places(n, config), n * _places(m, config)))
-        case ImageConvolution(output=output, w=w, groups=groups):
-            (images, channels, *_), axes = output.shape, (operator.rows, operator.cols)
-            uses = [[_inside(axis, i) for i in range(axis.kernel)] for axis in axes]
-            weights = sum(_places(images * r * c, config) for r in uses[0] for c in uses[1])
-            needed = w.shape[1] * channels * weights
-            if axes[0].kernel == axes[1].kernel == 1:
-                pixels = images * uses[0][0] * uses[1][0] * w.shape[1] * groups
-                needed = max(needed, pixels * _places(channels // groups, config))
-            return math.ceil(needed)
-    return 0
-
-
-def _inside(axis: Axis, tap: int) -> int:
-    """How many outputs of an axis multiply this pixel of the kernel with one of the image."""
-    places = (i * axis.stride + tap * axis.dilation - axis.before for i in range(axis.outputs))
-    return sum(0 <= place < axis.size for place in places)
-
-
-def _places(partners: int, config: MachineConfig) -> Fraction:
-    """The part of the array's cycles that an element needs to meet so many of the other operand.
-
-    It may take a row for some and a column for others.
-    """
-    rows, columns = config.rows, config.cols
-    return min(
-        Fraction(i, rows) + Fraction(max(0, -(-(partners - i * columns) // rows)), columns)
-        for i in range(-(-partners // columns) + 1)
-    )
 
 
 def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:

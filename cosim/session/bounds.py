@@ -1,0 +1,76 @@
+"""What the array has to do for an operator: multiply-accumulates, and the least cycles that they take."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from hw.config import MachineConfig
+from sw.compile.repeat import Repeated
+from sw.graph.network import ImageConvolution, MatrixProduct, Operator
+from sw.patches import Axis
+
+
+def macs(operator: Operator | Repeated) -> int:
+    """Multiply-accumulates of a product or a convolution, 0 for others."""
+    match operator:
+        case Repeated():
+            return operator.count * sum(map(macs, operator.body))
+        case MatrixProduct():
+            return operator.output.elements * operator.a.shape[-1]
+        case ImageConvolution():
+            return operator.output.elements * math.prod(operator.w.shape[1:])
+    return 0
+
+
+def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
+    """The least cycles in which the array can compute an operator, empty rows and columns counted.
+
+    In a cycle every row has an element of one operand, every column one of the other. So an element of A that
+    is multiplied with n elements of B takes a row for n / columns cycles, rounded up, whatever else the array
+    does; an element of B likewise. Whichever operand needs more is the bound. Of a convolution the weights
+    are counted, and the pixels too where a kernel has one pixel; products with padding need none.
+    """
+    match operator:
+        case Repeated():
+            return operator.count * sum(array_cycles(o, config) for o in operator.body)
+        case MatrixProduct(output=output, a=a, b=b):
+            *batch, m, n = output.shape
+            count = 1
+            for size, of_a, of_b in zip(batch, a.strides[:-2], b.strides[:-2], strict=True):
+                if of_b == 0:
+                    m *= size
+                elif of_a == 0:
+                    n *= size
+                else:
+                    count *= size
+            depth = count * a.shape[-1]
+            return math.ceil(depth * max(m * _share(n, config), n * _share(m, config)))
+        case ImageConvolution(output=output, w=w, groups=groups):
+            (images, channels, *_), axes = output.shape, (operator.rows, operator.cols)
+            uses = [[_inside(axis, i) for i in range(axis.kernel)] for axis in axes]
+            weights = sum(_share(images * r * c, config) for r in uses[0] for c in uses[1])
+            needed = w.shape[1] * channels * weights
+            if axes[0].kernel == axes[1].kernel == 1:
+                pixels = images * uses[0][0] * uses[1][0] * w.shape[1] * groups
+                needed = max(needed, pixels * _share(channels // groups, config))
+            return math.ceil(needed)
+    return 0
+
+
+def _inside(axis: Axis, tap: int) -> int:
+    """How many outputs of an axis multiply this pixel of the kernel with one of the image."""
+    places = (i * axis.stride + tap * axis.dilation - axis.before for i in range(axis.outputs))
+    return sum(0 <= place < axis.size for place in places)
+
+
+def _share(partners: int, config: MachineConfig) -> Fraction:
+    """The part of the array's cycles that an element needs to meet so many of the other operand.
+
+    It may take a row for some and a column for others.
+    """
+    rows, columns = config.rows, config.cols
+    return min(
+        Fraction(i, rows) + Fraction(max(0, -(-(partners - i * columns) // rows)), columns)
+        for i in range(-(-partners // columns) + 1)
+    )
