@@ -142,8 +142,11 @@ class MachineConfig:
 
     @property
     def store_pes(self) -> tuple[int, ...]:
-        """The PEs of the grid that can store, in ascending order; none without a grid."""
-        return self.cgra.having(Unit.MEMORY) if self.cgra else ()
+        """The PEs of the grid that can store, once for each lane, in ascending order; none without a grid."""
+        grid = self.cgra
+        return (
+            tuple(pe for pe in grid.having(Unit.MEMORY) for _ in range(grid.kinds[pe].lanes)) if grid else ()
+        )
 
     @property
     def macs_per_cycle(self) -> int:
@@ -194,9 +197,15 @@ class Derived:
     def __init__(self, c: MachineConfig):
         self.buffer_a = self._buffer("buffer_a_bytes", c.buffer_a_bytes, c.rows, c.load_a_bytes)
         self.buffer_b = self._buffer("buffer_b_bytes", c.buffer_b_bytes, c.cols, c.load_b_bytes)
-        wide = max(c.load_c_bytes, c.store_bytes)
+        # The grid reads and writes a word of every lane at once.
+        lanes = c.cgra.lanes if c.cgra is not None else 1
+        if lanes > c.cols:
+            raise InputError(
+                f"cgra must have at most as many lanes as the array has columns, {c.cols}, not {lanes}"
+            )
+        wide = max(c.load_c_bytes, c.store_bytes, 4 * lanes * (lanes > 1))
         self.scratch = self._buffer("scratch_bytes", c.scratch_bytes, 1, wide)
-        self.out = self._buffer("out_bytes", c.out_bytes, 1, max(4, c.store_bytes))
+        self.out = self._buffer("out_bytes", c.out_bytes, 1, max(4 * lanes, c.store_bytes))
         self.period = max(isa.TIMING.sequencer, c.warps)
         self.acc_word_bytes = 4 * c.cols
         self.acc_words = c.acc_bytes // self.acc_word_bytes

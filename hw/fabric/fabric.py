@@ -14,6 +14,8 @@ from hw.fabric.operations import OPERATIONS, PEOperation, Unit
 
 #: Largest edge of a grid.
 MOST = 64
+#: Most lanes of a PE.
+MOST_LANES = 16
 #: What a kind lacks that has no mux for predicates.
 PREDICATE = "predicate"
 
@@ -23,7 +25,7 @@ class PEKind:
     """A kind of processing element: its units, entries of its register file, words of its table memory.
 
     `without` names operations that its ALU or multiplier lacks; `predicate` among them: it executes none that
-    depends on a predicate.
+    depends on a predicate. Every value of it has so many `lanes` of 32 bits.
     """
 
     name: str
@@ -31,6 +33,7 @@ class PEKind:
     registers: int = 4
     table_words: int = 0
     without: frozenset[str] = frozenset()
+    lanes: int = 1
 
     def __post_init__(self) -> None:
         place = f"kind {self.name!r}"
@@ -43,6 +46,10 @@ class PEKind:
             )
         if not 0 <= self.table_words <= 1 << 14:
             raise InputError(f"{place}: table_words must be 0 to 16384, not {self.table_words}")
+        if not 1 <= self.lanes <= MOST_LANES or self.lanes & (self.lanes - 1):
+            raise InputError(f"{place}: lanes must be 1, 2, 4, 8 or {MOST_LANES}, not {self.lanes}")
+        if Unit.LANES in self.units and self.lanes == 1:
+            raise InputError(f"{place}: a unit for all lanes together needs more than one lane")
         known = {o.name for o in OPERATIONS.values() if o.unit in self.units & {Unit.ALU, Unit.MULTIPLIER}}
         known |= {PREDICATE}
         if not self.without <= known:
@@ -53,6 +60,8 @@ class PEKind:
 
     def executes(self, operation: PEOperation) -> bool:
         """Whether a PE of this kind has what an operation needs."""
+        if operation.of_lanes and self.lanes == 1:
+            return False
         return operation.unit is None or (operation.unit in self.units and operation.name not in self.without)
 
     @property
@@ -63,7 +72,8 @@ class PEKind:
     def as_dict(self) -> dict[str, Any]:
         """What `Fabric.hash` depends on."""
         values = {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
-        return values | ({"without": sorted(self.without)} if self.without else {})
+        values |= {"without": sorted(self.without)} if self.without else {}
+        return values | ({"lanes": self.lanes} if self.lanes > 1 else {})
 
 
 @dataclass(frozen=True, order=True)
@@ -80,7 +90,8 @@ class Fabric:
 
     `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the greatest initiation
     interval, `stages` how many iterations may overlap (a power of two). In a `pipelined` fabric every
-    operation takes twice as many steps, which allows a quicker clock.
+    operation takes twice as many steps, which allows a quicker clock. PEs that have
+    several lanes all have the same number.
     """
 
     name: str
@@ -103,6 +114,9 @@ class Fabric:
             raise InputError(f"{place}: stages must be a power of two from 2 to 256, not {self.stages}")
         if len(self.kinds) != self.size:
             raise InputError(f"{place}: needs a kind for each of {self.size} PEs, not {len(self.kinds)}")
+        if len(several := {kind.lanes for kind in self.kinds} - {1}) > 1:
+            found = ", ".join(map(str, sorted(several)))
+            raise InputError(f"{place}: PEs must have one lane, or all the same number, not {found}")
         if list(self.links) != sorted(set(self.links)):
             raise InputError(f"{place}: links must ascend, each once")
         for link in self.links:
@@ -117,6 +131,16 @@ class Fabric:
     def size(self) -> int:
         """Number of processing elements."""
         return self.rows * self.cols
+
+    @cached_property
+    def lanes(self) -> int:
+        """The lanes of the PEs that have most."""
+        return max(kind.lanes for kind in self.kinds)
+
+    def link_lanes(self, link: int) -> int:
+        """The lanes of a link: those that both of its PEs have."""
+        ends = self.links[link]
+        return min(self.kinds[ends.source].lanes, self.kinds[ends.target].lanes)
 
     def at(self, pe: int) -> tuple[int, int]:
         """Row and column of a PE."""

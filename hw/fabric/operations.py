@@ -20,6 +20,7 @@ class Unit(enum.StrEnum):
     MULTIPLIER = "multiplier"
     TABLE = "table"
     MEMORY = "memory"
+    LANES = "lanes"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class PEOperation:
         return self.name in ("lt", "le", "gt", "ge", "eq", "ne")
 
     @property
+    def of_lanes(self) -> bool:
+        """Whether it has a meaning only where there are several lanes."""
+        return self.name in _OF_LANES
+
+    @property
     def opaque(self) -> bool:
         """Whether nothing but a name is known of it."""
         return self.name.startswith("opaque")
@@ -60,6 +66,10 @@ _ALU = (
     "mov",
 )
 _PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
+_ACROSS = ("sum_lanes", "max_lanes", "rotate_lanes")
+_OF_LANES = ("lane", *_ACROSS, "load_lanes", "store_lanes")
+#: Operations that access memory, and of them those that read it.
+LOADS, STORES = ("load", "load_lanes"), ("store", "store_lanes")
 #: Bits of an operation's number; 0 is no operation.
 OPERATION_BITS = 6
 #: All operations by name.
@@ -67,8 +77,9 @@ OPERATIONS = {
     operation.name: operation
     for operation in (
         *(PEOperation(name, i, SEMANTICS[name].operands, Unit.ALU) for i, name in enumerate(_ALU, start=1)),
-        # The constant of the entry.
+        # The constant of the entry; the number of the lane.
         PEOperation("const", 21, 0, Unit.ALU),
+        PEOperation("lane", 22, 0, Unit.ALU),
         *(
             PEOperation(name, i, SEMANTICS[name].operands, Unit.MULTIPLIER, 2)
             for i, name in enumerate(_PRODUCTS, start=32)
@@ -77,6 +88,14 @@ OPERATIONS = {
         PEOperation("table", 40, 1, Unit.TABLE, 2),
         PEOperation("load", 48, 1, Unit.MEMORY, 2),
         PEOperation("store", 49, 2, Unit.MEMORY),
+        # The same of neighbouring elements, one for each lane.
+        PEOperation("load_lanes", 50, 1, Unit.MEMORY, 2),
+        PEOperation("store_lanes", 51, 2, Unit.MEMORY),
+        # Values of all lanes together; how far to rotate is the second operand.
+        *(
+            PEOperation(name, i, 1 + (name == "rotate_lanes"), Unit.LANES, 2)
+            for i, name in enumerate(_ACROSS, start=56)
+        ),
         # Operators of which only the name is known.
         PEOperation("opaque_memory", 62, 3, Unit.MEMORY),
         PEOperation("opaque", 63, 3, None),

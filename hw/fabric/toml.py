@@ -15,7 +15,7 @@ from typing import Any
 
 from hw import toml_text
 from hw.errors import InputError
-from hw.fabric.fabric import MOST, Fabric, Link, PEKind
+from hw.fabric.fabric import MOST, MOST_LANES, Fabric, Link, PEKind
 from hw.fabric.operations import Unit
 
 _NEIGHBOURS = ((0, 1), (1, 0), (0, -1), (-1, 0))
@@ -58,9 +58,22 @@ def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
     return best
 
 
-_KEYS = ("name", "rows", "cols", "contexts", "stages", "pipelined", "links", "grid", "kinds", "pe", "link")
+_KEYS = (
+    "name",
+    "rows",
+    "cols",
+    "contexts",
+    "stages",
+    "pipelined",
+    "lanes",
+    "links",
+    "grid",
+    "kinds",
+    "pe",
+    "link",
+)
 _NEEDED = ("rows", "cols", "links", "grid", "kinds")
-_KIND_KEYS = ("name", "units", "registers", "table_words", "without")
+_KIND_KEYS = ("name", "units", "registers", "table_words", "without", "lanes")
 _PE_KEYS = ("at", "kind", *_KIND_KEYS[1:])
 _LINK_KEYS = ("from", "to", "both", "remove")
 _UNITS = tuple(unit.value for unit in Unit)
@@ -128,7 +141,8 @@ def from_values(
         sized = _SIZED.fullmatch(name)
         stem = sized[1] if sized and (int(sized[2]), int(sized[3])) == own else f"{name}-"
         name = f"{stem}{rows}x{cols}"
-    known = _kinds(values["kinds"], place)
+    lanes = _number(values, "lanes", place, 1, MOST_LANES) if "lanes" in values else 1
+    known = _kinds(values["kinds"], lanes, place)
     kinds = _pattern(values["grid"], known, rows, cols, place)
     kinds = _other_kinds(values, kinds, known, (rows, cols), place)
     links = _links(values, (rows, cols), place)
@@ -180,8 +194,8 @@ def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, 
     return [(f"{place}: {key} number {i}", table) for i, table in enumerate(given, start=1)]
 
 
-def _kinds(given: Any, place: str) -> dict[str, PEKind]:
-    """The kinds by the names that the pattern uses."""
+def _kinds(given: Any, lanes: int, place: str) -> dict[str, PEKind]:
+    """The kinds by the names that the pattern uses; `lanes` are those of kinds that do not say."""
     if not isinstance(given, dict) or not given:
         raise InputError(f"{place}: kinds must be tables, as [kinds.NAME], not {given!r}")
     kinds = {}
@@ -194,7 +208,7 @@ def _kinds(given: Any, place: str) -> dict[str, PEKind]:
         toml_text.check_keys(values, _KIND_KEYS, where)
         if "units" not in values:
             raise InputError(f"{where}: needs the key 'units'")
-        kinds[key] = _kind(values, PEKind(key, frozenset()), where)
+        kinds[key] = _kind({"lanes": lanes} | values, PEKind(key, frozenset()), where)
     return kinds
 
 
@@ -208,7 +222,7 @@ def _kind(values: Mapping[str, Any], base: PEKind, place: str) -> PEKind:
         raise InputError(f"{place}: units must be a list out of {', '.join(_UNITS)}, not {units!r}")
     numbers = {
         key: _number(values, key, place, 0, 1 << 14) if key in values else getattr(base, key)
-        for key in ("registers", "table_words")
+        for key in ("registers", "table_words", "lanes")
     }
     without = values.get("without", sorted(base.without))
     if not isinstance(without, list) or not all(isinstance(operation, str) for operation in without):
@@ -335,6 +349,7 @@ def to_toml(fabric: Fabric) -> str:
             lines.append(f"name = {_text(kind.name)}")
         lines.append(f"units = [{', '.join(_text(unit) for unit in _UNITS if unit in kind.units)}]")
         lines += [f"registers = {kind.registers}", f"table_words = {kind.table_words}"]
+        lines += [f"lanes = {kind.lanes}"] * (kind.lanes > 1)
         if kind.without:
             lines.append(f"without = [{', '.join(map(_text, sorted(kind.without)))}]")
     for link, remove in [*((k, False) for k in extra), *((k, True) for k in missing)]:
