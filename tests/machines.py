@@ -23,7 +23,7 @@ UNLIKE = Fabric(
     2,
     (
         PEKind("first", frozenset({Unit.ALU, Unit.MEMORY}), 2),
-        PEKind("all", frozenset(Unit), 3, 70),
+        PEKind("all", frozenset(Unit) - {Unit.LANES}, 3, 70),
         PEKind("port", frozenset({Unit.ALU, Unit.MEMORY, Unit.MULTIPLIER}), 0),
         PEKind("table", frozenset({Unit.ALU, Unit.TABLE}), 1, 64),
     ),

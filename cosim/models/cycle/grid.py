@@ -204,9 +204,7 @@ class CgraModel(EngineModel):
                 self._follow(launch, last)
                 found += self._begun(launch, work, last)
             known = np.flatnonzero(work.stores & (work.step < launch.step))
-            cycles = launch.begins[work.step[known]] + work.offset[known]
-            columns = (cycles, *(column[known] for column in (work.pe, work.address, work.value)))
-            found += map(Output._make, zip(*(column.tolist() for column in columns), strict=True))
+            found += work.outputs(known, launch.begins[work.step[known]] + work.offset[known])
         return sorted(found)
 
     def _begun(self, launch: Launch, work: Work, last: int) -> Iterator[Output]:
@@ -217,7 +215,7 @@ class CgraModel(EngineModel):
         low, accesses = work.accesses(launch.step)
         for i, cycle in enumerate(play(accesses, launch.cycle, busy.at), low):
             if work.stores[i] and cycle <= last:
-                yield Output(cycle, int(work.pe[i]), int(work.address[i]), int(work.value[i]))
+                yield from work.outputs(np.array([i]), np.array([cycle]))
 
 
 def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:

@@ -7,7 +7,7 @@ Source: docs/cgra.md, "Memory ports and freezing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cosim.job import Output
 from cosim.models.functional.cgra import launch
 from cosim.models.functional.cgra_code import Code
 from hw.config import MachineConfig
@@ -28,13 +29,22 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Access(NamedTuple):
-    """An access in a step: `line` is the word or, of the accumulator, the row that a bank serves at once."""
+    """An access in a step, of so many `banks` from `bank` on: `line` is what each of them serves at once.
+
+    That is a row of the accumulator, elsewhere a word.
+    """
 
     pe: int
     stores: bool
     space: int
     bank: int
     line: int
+    banks: int
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The space and every bank."""
+        return [(self.space, bank) for bank in range(self.bank, self.bank + self.banks)]
 
 
 class Resource(NamedTuple):
@@ -54,8 +64,9 @@ class Work:
     """All accesses of a launch, by step and PE, and what comes of them where nobody else reads.
 
     `steps` are executed; `failed` when the one after them has an error. `duration` has the cycles of every
-    step. The others have an element per access; `offset` is, of a store, the cycle in which it is served,
-    counted from the first of its step, `value` what is stored.
+    step. The others have an element per access: of banks as `Access` has them; `offset` is, of a store, the
+    cycle in which it is served, counted from the first of its step, `address` that of lane 0, `size` the
+    bytes of an element, `value` what each lane stores, and `mask` has a bit for each lane that does.
     """
 
     steps: int
@@ -67,7 +78,10 @@ class Work:
     space: Numbers
     bank: Numbers
     line: Numbers
+    banks: Numbers
     address: Numbers
+    size: Numbers
+    mask: Numbers
     value: Numbers
     offset: Numbers
 
@@ -84,10 +98,19 @@ class Work:
         made.__dict__["resources"] = self.resources
         return made
 
+    def outputs(self, known: npt.NDArray[np.intp], cycles: Numbers) -> Iterator[Output]:
+        """What some stores, by number, store in these cycles: one for each lane that does."""
+        mask, value = self.mask[known], self.value[known]
+        for lane in range(value.shape[1]):
+            own = np.flatnonzero(mask >> lane & 1)
+            address = self.address[known][own] + lane * self.size[known][own]
+            columns = (cycles[own], self.pe[known][own], address, value[own, lane])
+            yield from map(Output._make, zip(*(column.tolist() for column in columns), strict=True))
+
     def accesses(self, step: int) -> tuple[int, list[Access]]:
         """The accesses of a step, and the number of the first of them."""
         low, high = np.searchsorted(self.step, [step, step + 1]).tolist()
-        columns = (self.pe, self.stores, self.space, self.bank, self.line)
+        columns = (self.pe, self.stores, self.space, self.bank, self.line, self.banks)
         return low, [Access(*row) for row in zip(*(c[low:high].tolist() for c in columns), strict=True)]
 
 
@@ -100,17 +123,23 @@ def play(accesses: Sequence[Access], begin: int, busy: Callable[[Resource, int],
     cycle = begin
     while -1 in served:
         lines: dict[tuple[int, int], int] = {}
-        waits = {a.line for a, at in zip(accesses, served, strict=True) if at < 0 and a[1:3] == (False, OUT)}
+        waits = {
+            (place, a.line)
+            for a, at in zip(accesses, served, strict=True)
+            if at < 0 and not a.stores
+            for place in a.places
+        }
         for i, access in enumerate(accesses):
             if served[i] < 0 and not access.stores and not busy(resource(access), cycle):
-                bank = access.space, access.bank
-                if lines.setdefault(bank, access.line) == access.line:
+                found = [lines.setdefault(place, access.line) for place in access.places]
+                if found == [access.line] * access.banks:
                     served[i] = cycle
-        written: set[int] = set()
+        written: set[tuple[int, int]] = set()
         for i, access in enumerate(accesses):
-            if served[i] < 0 and access.stores and access.bank not in written:
-                written.add(access.bank)
-                if access.line not in waits:
+            if served[i] < 0 and access.stores:
+                free = written.isdisjoint(access.places)
+                written.update(access.places)
+                if free and waits.isdisjoint((place, access.line) for place in access.places):
                     served[i] = cycle
         cycle += 1
     return served
@@ -126,39 +155,58 @@ def execute(
 ) -> Work:
     """Execute a launch (see `launch`), and find how long its steps take where nobody else reads."""
     done = launch(configuration, code, state, spaces, iterations)
+    lanes = configuration.fabric.lanes
     parts: list[Numbers] = []
+    values: list[Numbers] = []
     for site, noted, stored in zip(code.sites, done.indices, done.values, strict=True):
         array, found = configuration.arrays[site.array], np.array(noted, np.int64)
-        address = array.base + (found & MASK) * ELEMENT_BYTES[array.element]
+        size = ELEMENT_BYTES[array.element]
+        address = array.base + (found & MASK) * size
         if array.space == ACC:
             line = address // config.derived.acc_word_bytes
-            bank = line // config.derived.acc_bank_words
+            bank, count = line // config.derived.acc_bank_words, 1
         else:
-            line = address // 4
-            bank = line % banks(config, array.space)
-        value = np.array(stored, np.int64) if stored else np.zeros_like(found)
-        value &= MASK if ELEMENT_BYTES[array.element] == 4 else 0xFF
+            # The banks of an access are neighbours, and the same line of all is a row of words.
+            line, bank = np.divmod(address // 4, banks(config, array.space))
+            count = max(1, site.lanes * size // 4)
+        mask, value = _stored(np.array(stored, np.int64), len(found), site.lanes)
         same = (np.full(len(found), x) for x in (site.pe, site.stores, array.space))
-        parts.append(np.stack([found >> 32, *same, bank, line, address, value]))
-    table = np.concatenate(parts, axis=1) if parts else np.zeros((8, 0), np.int64)
-    table = table[:, np.lexsort((table[1], table[0]))]
-    step, pe, stores, space, bank, line, address, value = table
+        others = (np.full(len(found), x) for x in (count, size))
+        parts.append(np.stack([found >> 32, *same, bank, line, address, mask, *others]))
+        values.append(np.zeros((len(found), lanes), np.int64))
+        values[-1][:, : site.lanes] = value & (MASK if size == 4 else 0xFF)
+    table = np.concatenate(parts, axis=1) if parts else np.zeros((10, 0), np.int64)
+    order = np.lexsort((table[1], table[0]))
+    step, pe, stores, space, bank, line, address, mask, count, size = table[:, order]
     made = Work(
-        done.steps,
-        done.failed is not None,
-        np.ones(done.steps, np.int64),
-        step,
-        pe,
-        stores.astype(np.bool_),
-        space,
-        bank,
-        line,
-        address,
-        value,
-        np.zeros_like(step),
+        steps=done.steps,
+        failed=done.failed is not None,
+        duration=np.ones(done.steps, np.int64),
+        step=step,
+        pe=pe,
+        stores=stores.astype(np.bool_),
+        space=space,
+        bank=bank,
+        line=line,
+        banks=count,
+        address=address,
+        size=size,
+        mask=mask,
+        value=np.concatenate(values)[order] if values else np.zeros((0, lanes), np.int64),
+        offset=np.zeros_like(step),
     )
     _undisturbed(made)
     return made
+
+
+def _stored(noted: Numbers, count: int, lanes: int) -> tuple[Numbers, Numbers]:
+    """Which lanes stored and what, of what a site noted (`Code`): nothing without values."""
+    if not len(noted):
+        return np.ones(count, np.int64), np.zeros((count, lanes), np.int64)
+    if lanes == 1:
+        return np.ones(count, np.int64), noted[:, None]
+    rows = noted.reshape(count, 1 + lanes)
+    return rows[:, 0], rows[:, 1:]
 
 
 def banks(config: MachineConfig, space: int) -> int:
@@ -169,26 +217,34 @@ def banks(config: MachineConfig, space: int) -> int:
 
 def _undisturbed(work: Work) -> None:
     """Set `duration` and `offset` of a launch that nobody disturbs."""
-    reads, stores = np.flatnonzero(~work.stores), np.flatnonzero(work.stores)
+    # Every access, as often as it has banks.
+    each = np.repeat(np.arange(len(work.step)), work.banks)
+    step, space, line = (x[each] for x in (work.step, work.space, work.line))
+    bank = work.bank[each] + np.arange(len(each)) - np.repeat(np.cumsum(work.banks) - work.banks, work.banks)
+    reads, stores = np.flatnonzero(~work.stores[each]), np.flatnonzero(work.stores[each])
     # A bank serves one line per cycle for reading: as many cycles as it has lines.
-    key = work.step[reads]
-    for column, bits in ((work.space, SPACE_BITS), (work.bank, BANK_BITS), (work.line, LINE_BITS)):
+    key: Numbers = step[reads]
+    for column, bits in ((space, SPACE_BITS), (bank, BANK_BITS), (line, LINE_BITS)):
         key = key << bits | column[reads]
-    groups, counts = np.unique(np.unique(key) >> LINE_BITS, return_counts=True)
+    lines: Numbers = np.unique(key)
+    groups, counts = np.unique(lines >> LINE_BITS, return_counts=True)
     np.maximum.at(work.duration, groups >> BANK_BITS + SPACE_BITS, counts)
     # And one store: the n-th of a bank in the n-th cycle.
-    order = stores[np.lexsort((work.pe[stores], work.bank[stores], work.step[stores]))]
+    order = stores[np.lexsort((each[stores], bank[stores], step[stores]))]
     if order.size:
-        group = np.stack([work.step[order], work.bank[order]])
+        group = np.stack([step[order], bank[order]])
         fresh = np.flatnonzero(np.r_[True, np.any(group[:, 1:] != group[:, :-1], axis=0)])
-        length = np.diff(np.r_[fresh, order.size])
-        work.offset[order] = np.arange(order.size) - np.repeat(fresh, length)
-        np.maximum.at(work.duration, work.step[order], work.offset[order] + 1)
-    # Stores wait for loads of the same word.
-    out = reads[work.space[reads] == OUT]
-    loaded, stored = (work.step[x] << 32 | work.line[x] for x in (out, stores))
-    for step in np.unique(np.intersect1d(loaded, stored) >> 32).tolist():
-        low, accesses = work.accesses(step)
+        number = np.arange(order.size) - np.repeat(fresh, np.diff(np.r_[fresh, order.size]))
+        work.offset[each[order]] = number
+        np.maximum.at(work.duration, step[order], number + 1)
+    # Stores wait for loads of the same word, and accesses of several banks for all of them.
+    out = reads[space[reads] == OUT]
+    loaded, written = (step[x] << 32 | line[x] << BANK_BITS | bank[x] for x in (out, stores))
+    several = np.unique(work.step[work.banks > 1])
+    both: Numbers = np.intersect1d(loaded, written)
+    mixed = np.unique(both >> 32)
+    for number in np.union1d(mixed, several[work.duration[several] > 1]).tolist():
+        low, accesses = work.accesses(number)
         served = play(accesses, 0, lambda _resource, _cycle: False)
         work.offset[low : low + len(served)] = served
-        work.duration[step] = max(served) + 1
+        work.duration[number] = max(served) + 1

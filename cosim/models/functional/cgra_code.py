@@ -9,6 +9,7 @@ Where only cycles are wanted, what no address and no condition is computed from 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,22 @@ from typing import Any, NamedTuple
 
 from hw.fabric import BY_NUMBER, Fabric, PEOperation, Unit, layout
 from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
+from hw.fabric.operations import LOADS, STORES
 from hw.semantics import SEMANTICS, wrap
 
 #: Names of values in the text: of a step (results of operations), and registers.
-_VALUES = re.compile(r"\b(?:[ye]\d+|[rdpqsl]\d+|f\d+_\d+)\b")
+_VALUES = re.compile(r"\b(?:[ye]\d+|[rdpqsl]\d+|f\d+_\d+)(?:v\d+)?\b")
+#: What all lanes together give, of the texts of their values.
+_ACROSS: dict[str, Callable[[Sequence[str]], str]] = {
+    "sum_lanes": lambda values: functools.reduce(SEMANTICS["add"].text, values),
+    "max_lanes": lambda values: f"max({', '.join(values)})",
+}
+
+
+#: Operations that access an element for every lane.
+_WIDE = ("load_lanes", "store_lanes")
+#: By PE, the names of what its operation makes, in every lane.
+Made = dict[int, tuple[str, ...]]
 
 
 class DataError(Exception):
@@ -27,11 +40,15 @@ class DataError(Exception):
 
 
 class AccessSite(NamedTuple):
-    """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts."""
+    """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts.
+
+    It is of `lanes` neighbouring elements.
+    """
 
     pe: int
     array: int
     stores: bool
+    lanes: int = 1
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,8 @@ class Code:
     `registers`, and changes; `numbers` are those of `constants` in their order; `arrays` holds for each array
     a view of its space, the offset of its first element and its length; `tables` the words of tables by PE.
     For every access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is
-    stored: both hold an `append` of a list per site.
+    stored: both hold an `append` of a list per site. Of several lanes `element` is that of lane 0; what is
+    stored comes lane by lane, behind a number whose bits say which lanes store.
     """
 
     run: Callable[..., tuple[int, int] | None]
@@ -53,10 +71,17 @@ class Code:
 
 def registers(fabric: Fabric) -> list[str]:
     """Names of all registers: results, values of latency 2 (`d`), of 4 (`p`, `q`, then `s`), files, links."""
-    found = [f"{kind}{pe}" for pe in range(fabric.size) for kind in "rd"]
-    found += [f"{kind}{pe}" for pe in _slow(fabric) for kind in "pqs"]
-    found += [f"f{pe}_{i}" for pe, kind in enumerate(fabric.kinds) for i in range(kind.registers)]
-    return found + [f"l{link}" for link in range(len(fabric.links))]
+    kinds = fabric.kinds
+    found = [(f"{kind}{pe}", kinds[pe].lanes) for pe in range(fabric.size) for kind in "rd"]
+    found += [(f"{kind}{pe}", kinds[pe].lanes) for pe in _slow(fabric) for kind in "pqs"]
+    found += [(f"f{pe}_{i}", kind.lanes) for pe, kind in enumerate(kinds) for i in range(kind.registers)]
+    found += [(f"l{link}", fabric.link_lanes(link)) for link in range(len(fabric.links))]
+    return [_lane(name, lane) for name, lanes in found for lane in range(lanes)]
+
+
+def _lane(name: str, lane: int) -> str:
+    """The name of a value in a lane."""
+    return f"{name}v{lane}" if lane else name
 
 
 def _slow(fabric: Fabric) -> tuple[int, ...]:
@@ -74,11 +99,18 @@ def code_of(configuration: Configuration, values: bool = True) -> Code:
 
 
 class _Operands(NamedTuple):
-    """Texts of an operation's operands; `condition` is None where its predicate always holds."""
+    """Texts of an operation's operands in a lane; `condition` is None where its predicate always holds.
+
+    `active` says whether it does something, for an iteration that there is.
+    """
 
     data: list[str]
     condition: str | None
     active: str
+
+    def chosen(self, value: str) -> str:
+        """The value where the predicate holds, else 0."""
+        return value if self.condition is None else f"{value} if {self.condition} else 0"
 
 
 class _CodeWriter:
@@ -164,8 +196,8 @@ class _CodeWriter:
 
     def _step(self, context: int) -> Iterator[str]:
         """The lines of a context: what may be an error comes before any access, loads before stores."""
-        y: dict[int, str] = {}
-        started: dict[int, str] = {}
+        y: Made = {}
+        started: Made = {}
         loads: list[str] = []
         stores: list[str] = []
         for pe in range(self.fabric.size):
@@ -173,28 +205,33 @@ class _CodeWriter:
             operation = self._operation(pe, entry)
             if operation is None:
                 continue
-            operands = self._operands(pe, context, operation)
-            if operands.condition == "0":
+            lanes = range(self.fabric.kinds[pe].lanes)
+            operands = [self._operands(pe, context, operation, lane) for lane in lanes]
+            if operands[0].condition == "0":
                 continue
-            if operation.unit is Unit.MEMORY and operation.name in ("load", "store"):
-                self.roots[context] += [operands.active, operands.data[0]]
-                yield from self._access(pe, entry, operation, operands, loads, stores)
-                if operation.name == "load":
-                    started[pe] = f"e{pe}"
-                    self.values[context][f"e{pe}"] = None
+            if operation.name in (*LOADS, *STORES):
+                yield from self._access(pe, context, operation, operands, loads, stores)
+                if operation.name in LOADS:
+                    wide = operation.name in _WIDE
+                    started[pe] = tuple(_lane(f"e{pe}", lane * wide) for lane in lanes)
             elif operation.unit is Unit.TABLE:
                 yield from self._table(pe, context, operands) if self.data else ()
-                started[pe] = f"e{pe}"
-                self.values[context][f"e{pe}"] = None
-            elif (value := self._value(pe, context, operation, operands)) is not None:
+                started[pe] = self._named(context, f"e{pe}", [None for _ in lanes])
+            elif not operation.opaque:
+                values = self._lanes(pe, context, operation, operands)
                 now = self.fabric.latency(operation) == 1
-                name = f"{'y' if now else 'e'}{pe}"
-                (y if now else started)[pe] = name
-                self.values[context][name] = value
-                yield f"{name} = {value}"
+                made = self._named(context, f"{'y' if now else 'e'}{pe}", values)
+                (y if now else started)[pe] = made
+                yield from (f"{name} = {value}" for name, value in zip(made, values, strict=True))
         yield from loads
         yield from stores
         self._clock(context, y, started)
+
+    def _named(self, context: int, name: str, values: Sequence[str | None]) -> tuple[str, ...]:
+        """The names of values of all lanes; `values` are their texts, None for what is loaded."""
+        names = tuple(_lane(name, lane) for lane in range(len(values)))
+        self.values[context].update(zip(names, values, strict=True))
+        return names
 
     def _entry(self, pe: int, context: int) -> Entry:
         return self.configuration.entries.get((pe, context), NOTHING)
@@ -213,35 +250,33 @@ class _CodeWriter:
         name = self.constants.get((which, pe, context))
         return name or str(wrap(getattr(self._entry(pe, context), which)))
 
-    def _source(self, pe: int, context: int, field: str, y: dict[int, str] | None = None) -> str:
-        """What a mux chooses; nothing for a register that keeps its value."""
+    def _source(self, pe: int, context: int, field: str, lane: int, y: Made | None = None) -> str:
+        """What a mux chooses in a lane; nothing for a register that keeps its value."""
         entry, sources = self._entry(pe, context), self.layouts[pe].sources[field]
         number = entry.fields.get(field, 0)
         source = sources[number if number < len(sources) else 0]
         if source.startswith("in"):
-            return f"l{self.fabric.incoming[pe][int(source[2:])]}"
+            link = self.fabric.incoming[pe][int(source[2:])]
+            # What comes from a PE with one lane is the same in all.
+            return _lane(f"l{link}", min(lane, self.fabric.link_lanes(link) - 1))
         if source == "register":
             at, count = entry.fields.get("read_at", 0), self.fabric.kinds[pe].registers
-            return f"f{pe}_{at if at < count else 0}"
+            return _lane(f"f{pe}_{at if at < count else 0}", lane)
         if source == "const":
             return self._number("const", pe, context)
-        own = {
-            "zero": "0",
-            "always": "1",
-            "result": f"r{pe}",
-            "y2": f"d{pe}",
-            "y4": f"s{pe}" if pe in self.slow else "0",
-        }
-        own |= {"keep": "", "none": ""}
-        return (y or {}).get(pe, "0") if source == "y" else own[source]
+        if source == "y":
+            return y[pe][lane] if y is not None and pe in y else "0"
+        own = {"zero": "0", "always": "1", "keep": "", "none": "", "result": _lane(f"r{pe}", lane)}
+        own |= {"y2": _lane(f"d{pe}", lane), "y4": _lane(f"s{pe}", lane) if pe in self.slow else "0"}
+        return own[source]
 
-    def _operands(self, pe: int, context: int, operation: PEOperation) -> _Operands:
+    def _operands(self, pe: int, context: int, operation: PEOperation, lane: int) -> _Operands:
         fields = self._entry(pe, context).fields
         stage, first = fields.get("stage", 0), fields.get("first", 0)
         self.stages.add(stage)
 
         def operand(bit: int, name: str) -> str:
-            value = self._source(pe, context, name)
+            value = self._source(pe, context, name, lane)
             if not fields.get("initial", 0) >> bit & 1 or not first + stage:
                 return value
             # In the iterations before the first, too.
@@ -257,85 +292,125 @@ class _CodeWriter:
             data, condition, f"{stage} <= k < m{stage}" + (f" and {condition}" if condition else "")
         )
 
-    def _value(self, pe: int, context: int, operation: PEOperation, operands: _Operands) -> str | None:
-        """The value of an operation that accesses nothing; None where it is 0."""
-        if operation.name.startswith("opaque"):
-            return None
-        if operation.name == "const":
-            value = self._number("const", pe, context)
+    def _lanes(
+        self, pe: int, context: int, operation: PEOperation, operands: Sequence[_Operands]
+    ) -> list[str]:
+        """The value of an operation that accesses nothing, in every lane."""
+        name, count = operation.name, len(operands)
+        if name == "const":
+            values = [self._number("const", pe, context)] * count
+        elif name == "lane":
+            values = [str(lane) for lane in range(count)]
+        elif operation.unit is Unit.LANES:
+            all_lanes = [o.data[0] for o in operands]
+            if name == "rotate_lanes":
+                texts, by = f"({', '.join(all_lanes)})", operands[0].data[1]
+                values = [f"{texts}[{lane} + {by} & {count - 1}]" for lane in range(count)]
+            else:
+                values = [_ACROSS[name](all_lanes)] * count
         else:
-            value = SEMANTICS[operation.name].text(*operands.data)
-        return value if operands.condition is None else f"{value} if {operands.condition} else 0"
+            values = [SEMANTICS[name].text(*o.data) for o in operands]
+        return [o.chosen(value) for o, value in zip(operands, values, strict=True)]
 
     def _access(
         self,
         pe: int,
-        entry: Entry,
+        context: int,
         operation: PEOperation,
-        operands: _Operands,
+        operands: Sequence[_Operands],
         loads: list[str],
         stores: list[str],
     ) -> Iterator[str]:
         """The check of a load or store; what it does goes to `loads` or `stores`."""
-        number, arrays = entry.fields.get("array", 0), self.configuration.arrays
-        stored = operation.name == "store"
+        lanes = len(operands) if operation.name in _WIDE else 1
+        operands, names = operands[:lanes], [_lane(f"e{pe}", lane) for lane in range(lanes)]
+        number, arrays = self._entry(pe, context).fields.get("array", 0), self.configuration.arrays
+        stored, index = operation.name in STORES, operands[0].data[0]
+        self.roots[context] += [*(o.active for o in operands), index]
+        if not stored:
+            self.values[context].update(dict.fromkeys(names))
         yield f"x{pe} = -1"
-        yield f"if {operands.active}:"
+        yield f"if {' or '.join(dict.fromkeys(o.active for o in operands))}:"
         if number >= len(arrays) or (stored and arrays[number].space != OUT):
             yield f"    return t, {pe}"
-            loads += [] if stored else [f"e{pe} = 0"]
+            loads += [] if stored else [f"{name} = 0" for name in names]
             return
-        yield f"    x{pe} = {operands.data[0]}"
-        yield f"    if not 0 <= x{pe} < n{number}:"
+        yield f"    x{pe} = {index}"
+        apart = f" or (x{pe} | o{number}) & {lanes - 1}" if lanes > 1 else ""
+        yield f"    if not 0 <= x{pe} < n{number}{f' - {lanes - 1}' if lanes > 1 else ''}{apart}:"
         yield f"        return t, {pe}"
         site = len(self.sites)
-        self.sites.append(AccessSite(pe, number, stored))
+        self.sites.append(AccessSite(pe, number, stored, lanes))
         if not self.data:
             (stores if stored else loads).extend([f"if x{pe} >= 0:", f"    g{site}(t << 32 | x{pe})"])
-            return
-        if not stored:
-            loads += [f"e{pe} = 0", f"if x{pe} >= 0:", f"    e{pe} = v{number}[o{number} + x{pe}]"]
+        elif stored:
+            form = {1: "({0} + 128 & 255) - 128", 2: "{0} & 255"}.get(arrays[number].element, "{0}")
+            stores.append(f"if x{pe} >= 0:")
+            stores += [f"    {line}" for line in _stored(f"x{pe}", number, site, form, operands)]
+        else:
+            loads += [*(f"{name} = 0" for name in names), f"if x{pe} >= 0:"]
+            for lane, name in enumerate(names):
+                value = f"v{number}[o{number} + x{pe}{f' + {lane}' if lane else ''}]"
+                loads.append(f"    {name} = {operands[lane].chosen(value) if lanes > 1 else value}")
             loads.append(f"    g{site}(t << 32 | x{pe})")
-            return
-        value = operands.data[1]
-        form = {1: f"({value} + 128 & 255) - 128", 2: f"{value} & 255"}.get(arrays[number].element, value)
-        stores += [f"if x{pe} >= 0:", f"    w = v{number}[o{number} + x{pe}] = {form}"]
-        stores += [f"    g{site}(t << 32 | x{pe})", f"    h{site}(w)"]
 
-    def _table(self, pe: int, context: int, operands: _Operands) -> Iterator[str]:
+    def _table(self, pe: int, context: int, operands: Sequence[_Operands]) -> Iterator[str]:
         const, words = self._number("const", pe, context), len(self.configuration.tables.get(pe, ()))
-        yield f"e{pe} = 0"
-        yield f"if {operands.active}:"
-        yield f"    x{pe} = {operands.data[0]}"
-        yield f"    if not 0 <= x{pe} < min({const} >> 16 & 65535, {words} - ({const} & 65535)):"
-        yield f"        return t, {pe}"
-        yield f"    e{pe} = tables[{pe}][({const} & 65535) + x{pe}]"
+        for lane, own in enumerate(operands):
+            name = _lane(f"e{pe}", lane)
+            yield f"{name} = 0"
+            yield f"if {own.active}:"
+            yield f"    x{pe} = {own.data[0]}"
+            yield f"    if not 0 <= x{pe} < min({const} >> 16 & 65535, {words} - ({const} & 65535)):"
+            yield f"        return t, {pe}"
+            yield f"    {name} = tables[{pe}][({const} & 65535) + x{pe}]"
 
-    def _clock(self, context: int, y: dict[int, str], started: dict[int, str]) -> None:
+    def _clock(self, context: int, y: Made, started: Made) -> None:
         """All registers take their next values at once."""
         taken = self.taken[context]
 
-        def take(target: str, value: str) -> None:
+        def take(target: str, lane: int, value: str) -> None:
             if value:
-                taken[target] = value
+                taken[_lane(target, lane)] = value
 
-        for pe in range(self.fabric.size):
+        for pe, kind in enumerate(self.fabric.kinds):
             entry = self._entry(pe, context)
-            take(f"r{pe}", self._source(pe, context, "result", y))
-            if self.fabric.kinds[pe].registers:
-                at, count = entry.fields.get("write_at", 0), self.fabric.kinds[pe].registers
-                take(f"f{pe}_{at if at < count else 0}", self._source(pe, context, "write", y))
-            for i, link in enumerate(self.fabric.outgoing[pe]):
-                take(f"l{link}", self._source(pe, context, f"out{i}", y))
-            slow = pe in self.slow
-            if slow:
-                take(f"q{pe}", f"p{pe}")
-                take(f"s{pe}", f"q{pe}")
             latency, before = self._latency(pe, context), self._latency(pe, context - 1) if context else 0
-            for name, own in (("d", 2), *[("p", 4)] * slow):
-                # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
-                if context == 0 or own in (latency, before):
-                    take(f"{name}{pe}", started.get(pe, "0") if latency == own else "0")
+            at = entry.fields.get("write_at", 0)
+            for lane in range(kind.lanes):
+                take(f"r{pe}", lane, self._source(pe, context, "result", lane, y))
+                if kind.registers:
+                    value = self._source(pe, context, "write", lane, y)
+                    take(f"f{pe}_{at if at < kind.registers else 0}", lane, value)
+                for i, link in enumerate(self.fabric.outgoing[pe]):
+                    if lane < self.fabric.link_lanes(link):
+                        take(f"l{link}", lane, self._source(pe, context, f"out{i}", lane, y))
+                slow = pe in self.slow
+                if slow:
+                    take(f"q{pe}", lane, _lane(f"p{pe}", lane))
+                    take(f"s{pe}", lane, _lane(f"q{pe}", lane))
+                for name, own in (("d", 2), *[("p", 4)] * slow):
+                    # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
+                    if context == 0 or own in (latency, before):
+                        there = latency == own and pe in started
+                        take(f"{name}{pe}", lane, started[pe][lane] if there else "0")
+
+
+def _stored(index: str, number: int, site: int, form: str, operands: Sequence[_Operands]) -> Iterator[str]:
+    """The lines that store into an array from an index on, and note what is stored (`form`: its bits)."""
+    if len(operands) == 1:
+        yield f"w = v{number}[o{number} + {index}] = {form.format(operands[0].data[1])}"
+        yield f"g{site}(t << 32 | {index})"
+        yield f"h{site}(w)"
+        return
+    held = [o.condition or "True" for o in operands]
+    yield f"g{site}(t << 32 | {index})"
+    yield f"h{site}({' | '.join(f'({condition}) << {lane}' for lane, condition in enumerate(held))})"
+    for lane, own in enumerate(operands):
+        yield "w = 0"
+        yield f"if {held[lane]}:"
+        yield f"    w = v{number}[o{number} + {index} + {lane}] = {form.format(own.data[1])}"
+        yield f"h{site}(w)"
 
 
 def _unpack(names: Sequence[str] | Any, source: str) -> list[str]:

@@ -46,7 +46,9 @@ def random_fabric(r: random.Random, rows: int = 0, cols: int = 0) -> Fabric:
     rows, cols = rows or r.randint(1, 3), cols or r.randint(1, 3)
     kinds = []
     for pe in range(rows * cols):
-        units = {unit for unit in Unit if r.random() < 0.6} | ({Unit.ALU, Unit.MEMORY} if pe == 0 else set())
+        units = {unit for unit in Unit if unit is not Unit.LANES and r.random() < 0.6} | (
+            {Unit.ALU, Unit.MEMORY} if pe == 0 else set()
+        )
         words = r.choice([64, 70, 80]) if Unit.TABLE in units else 0
         whole = PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words)
         lacked = [
@@ -141,7 +143,9 @@ def _entry(
     fields = {f.name: r.randrange(1 << f.width) for f in shape.fields if f.name != "op"}
     if wild:
         fields["op"] = (
-            r.choice([o.number for o in OPERATIONS.values()]) if r.random() < 0.9 else r.randrange(64)
+            r.choice([o.number for o in OPERATIONS.values() if fabric.lanes > 1 or not o.of_lanes])
+            if r.random() < 0.9
+            else r.randrange(64)
         )
         return Entry(fields, r.choice([r.randrange(99), r.randrange(1 << 32)]), r.randrange(1 << 32)), True
     if r.random() < 0.5:

@@ -150,8 +150,22 @@ def test_a_kept_configuration_is_not_loaded_again() -> None:
     assert missing.stored == []
 
 
-def access(pe: int, space: int, bank: int, line: int, *, stores: bool = False) -> Access:
-    return Access(pe, stores, space, bank, line)
+def access(pe: int, space: int, bank: int, line: int, *, stores: bool = False, banks: int = 1) -> Access:
+    return Access(pe, stores, space, bank, line, banks)
+
+
+def test_an_access_of_several_banks_is_served_when_it_has_all_of_them() -> None:
+    def free(_what: Resource, _cycle: int) -> bool:
+        return False
+
+    # The second waits for the bank of the first, and keeps its other bank from the third meanwhile.
+    reads = [access(0, 1, 0, 8), access(1, 1, 0, 9, banks=4), access(2, 1, 3, 8), access(3, 1, 2, 9)]
+    assert play(reads, 5, free) == [5, 6, 7, 5]
+    stores = [access(0, 2, 2, 4, stores=True), access(1, 2, 0, 4, stores=True, banks=4)]
+    stores += [access(2, 2, 1, 7, stores=True), access(3, 2, 5, 7, stores=True)]
+    assert play(stores, 5, free) == [5, 6, 7, 5]
+    mixed = [access(0, 2, 0, 4, stores=True, banks=2), access(1, 2, 1, 4), access(2, 2, 0, 5)]
+    assert play(mixed, 5, free) == [6, 5, 5]
 
 
 def test_a_bank_serves_one_line_and_one_store_per_cycle() -> None:
