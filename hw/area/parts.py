@@ -320,7 +320,7 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     if fabric is not None:
         makers |= {
             "grid_control": lambda: Control(config, fabric),
-            "grid_ports": lambda: Ports(config, len(config.store_pes), fabric.pipelined),
+            "grid_ports": lambda: Ports(config, [1] * len(config.store_pes), fabric.pipelined),
             "pe": lambda: ProcessingElement(config, fabric, index),
         }
     return makers[kind]()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
-from hw.rtl.bits import where
+from hw.rtl.bits import log2, where
 from hw.rtl.cgra.units import WIDTH, any_of, later, shown
 
 #: Elements of arrays by number.
@@ -39,22 +39,35 @@ def length_bits(config: MachineConfig) -> int:
 def access_layout(config: MachineConfig) -> data.StructLayout:
     """An access: a load, or a store of `data`, of the element at a byte address of one of the three spaces.
 
-    `whole`: the element is a word; `signed`: it is a byte with a sign.
+    `whole`: the element is a word; `signed`: it is a byte with a sign. In a grid of several lanes, `wide`: it
+    is an access of all lanes, the first at that address, and `mask` says which of them count (of a store that
+    is not wide, lane 0).
     """
+    lanes = config.cgra.lanes if config.cgra is not None else 1
     members = {
         **dict.fromkeys(("valid", "store", "acc", "scratch", "out", "whole", "signed"), 1),
         "address": address_bits(config),
-        "data": WIDTH,
+        "data": WIDTH * lanes,
     }
-    return data.StructLayout(members)
+    return data.StructLayout(members | ({"wide": 1, "mask": lanes} if lanes > 1 else {}))
 
 
-#: What banks bring to a port: the word of an element, from the accumulator or from elsewhere, the bytes of it
-#: that are the lowest of the element and its sign, one bit each, and whether it is a word; all 0 where there
-#: is no load. The word comes in two because a row of the accumulator is wide: they meet behind a register.
-Arrived = data.StructLayout(
-    {"acc": WIDTH, "other": WIDTH, "lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1}
-)
+def arrived_layout(lanes: int) -> data.StructLayout:
+    """What banks bring to a port: the word of an element, from the accumulator or from elsewhere.
+
+    It comes in two because a row of the accumulator is wide: they meet behind a register. `lowest` and
+    `signs` tell the bytes of it that are the lowest of the element and its sign, one bit each, `whole`
+    whether it is a word. All are 0 where there is no load.
+
+    In a grid of several lanes there is a word for each, and a single one is in any of them. `mask` says which
+    lanes get something; where an access is `wide`, of bytes, `part` says which of four parts of all words
+    they are, one bit each, and `signed` whether they have a sign.
+    """
+    members = {"acc": WIDTH * lanes, "other": WIDTH * lanes}
+    members |= {"lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1}
+    of_lanes = {"wide": 1, "signed": 1, "part": WIDTH // 8, "mask": lanes}
+    return data.StructLayout(members | (of_lanes if lanes > 1 else {}))
+
 
 #: A change of an array: which parts of it take `data` (`kind`: space and element).
 ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARRAY_BITS, "data": WIDTH})
@@ -104,28 +117,32 @@ class ArrayTable(Component):
 class MemoryPort(Component):
     """Makes the access of a step from index, value and array; keeps it while it waits, and what loads bring.
 
-    `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has an
-    access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
-    step may end meanwhile; in a pipelined fabric `new` is the access without regard to one that waits,
-    else it is `access`. `arrived` is what a load brings that was served in the cycle before, else 0;
-    `fresh` says that there is one. `shows` says that no access of any port is open. Where `moves` is 1
-    without `advance`, loads are forgotten.
+    `load` takes the array and `store` of the step that is next, and with several lanes `wide`: whether its
+    access is of all of them. `happens` says for each lane that the step that ends has an access; `outside`,
+    that it must not be. An access that stays `open` is shown again (`waiting`), and no step may end
+    meanwhile; in a pipelined fabric `new` is the access without regard to one that waits, else it is
+    `access`. `arrived` is what a load brings that was served in the cycle before, else 0; `fresh` says that
+    there is one. `shows` says that no access of any port is open. Where `moves` is 1 without `advance`, loads
+    are forgotten.
 
     **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
     load of a step is `y` when the next step ends, and until then. In a pipelined fabric accesses come a step
     later, in the first cycle then in which `shows` is 1, and `y` another step later.
     """
 
-    def __init__(self, config: MachineConfig, pipelined: bool = False):
-        self._config, self._pipelined = config, pipelined
+    def __init__(self, config: MachineConfig, lanes: int = 1, pipelined: bool = False):
+        self._config, self._lanes, self._pipelined = config, lanes, pipelined
+        most = config.cgra.lanes if config.cgra is not None else 1
+        self._arrived = arrived_layout(most)
         super().__init__(
             {
                 "load": In(1),
                 "store": In(1),
                 "array": In(ARRAY_BITS),
-                "happens": In(1),
+                **({"wide": In(1)} if lanes > 1 else {}),
+                "happens": In(lanes),
                 "index": In(WIDTH),
-                "value": In(WIDTH),
+                "value": In(WIDTH * lanes),
                 "write": In(ArrayWrite),
                 "arrays": In(range(ARRAYS + 1)),
                 "advance": In(1),
@@ -137,8 +154,8 @@ class MemoryPort(Component):
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
-                "arrived": In(Arrived),
-                "y": Out(WIDTH),
+                "arrived": In(self._arrived),
+                "y": Out(WIDTH * lanes),
             }
         )
 
@@ -148,8 +165,8 @@ class MemoryPort(Component):
         m.d.sync += waits.eq(self.open)
         following, forbidden, length = self._array(m)
         offset = Mux(following.whole, self.index << 2, self.index)[: len(access.address)]
-        beyond = self.index[len(length) :].any() | (self.index[: len(length)] >= length)
-        happens, outside = self.happens, forbidden | beyond
+        happens, mask, beyond = self._reach(following, length)
+        outside = forbidden | beyond
         if self._pipelined:
             late = Signal(kept.shape(), reset_less=True)
             with m.If(self.advance):
@@ -157,6 +174,7 @@ class MemoryPort(Component):
                     late.eq(following),
                     late.address.eq(following.address + offset),
                     late.data.eq(self.value),
+                    *([late.mask.eq(mask)] if mask is not None else []),
                 ]
             happens = shown(m, self.shows, "happens", happens)
             outside = later(m, self.advance, "outside", outside)
@@ -169,6 +187,7 @@ class MemoryPort(Component):
                 # While an access waits, its address goes through the adder alone.
                 access.address.eq(present.address + Mux(waits, 0, offset)),
                 access.data.eq(Mux(waits, kept.data, self.value)),
+                *([access.mask.eq(Mux(waits, kept.mask, mask))] if mask is not None else []),
                 self.new.eq(access),
             ]
         with m.If(self.shows if self._pipelined else self.advance):
@@ -176,7 +195,8 @@ class MemoryPort(Component):
         m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
         # A value that came before the step can end is kept. It joins the words from elsewhere, of which there
         # are fewer than of the accumulator.
-        stayed, stays, loaded, coming = Signal(Arrived), Signal(), Signal(Arrived), Signal(Arrived)
+        layout = self._arrived
+        stayed, stays, loaded, coming = Signal(layout), Signal(), Signal(layout), Signal(layout)
         m.d.sync += stays.eq(~self.moves & (stays | self.fresh))
         with m.If(self.fresh):
             m.d.sync += stayed.eq(self.arrived)
@@ -186,7 +206,8 @@ class MemoryPort(Component):
             coming.other.eq(self.arrived.other | kept_word),
             *[
                 coming[name].eq(self.arrived[name] | where(stays, stayed[name]))
-                for name in ("lowest", "signs", "whole")
+                for name in layout.members
+                if name not in ("acc", "other")
             ],
         ]
         if self._pipelined:
@@ -195,13 +216,52 @@ class MemoryPort(Component):
                 m.d.sync += loaded.eq(coming)
         else:
             m.d.comb += loaded.eq(coming)
-        word = loaded.acc | loaded.other
+        m.d.comb += self.y.eq(self._loaded(m, loaded))
+        return m
+
+    def _reach(
+        self, following: data.View[data.StructLayout], length: Value
+    ) -> tuple[Value, Value | None, Value]:
+        """Whether there is an access, its mask (None in a grid of one lane), and whether it goes too far."""
+        index, happens, mask, apart = self.index, self.happens[0], None, Const(0, 1)
+        if "mask" in following.shape().members:
+            single = Mux(following.store, 1, (1 << len(following.mask)) - 1)
+            mask = single
+        if self._lanes > 1:
+            low = log2(self._lanes)
+            # Lanes lie side by side from a multiple of their number on.
+            apart = following.wide & index[:low].any()
+            index = Cat(index[:low] | following.wide.replicate(low), index[low:])
+            happens = Mux(following.wide, self.happens.any(), happens)
+            mask = Mux(following.wide, self.happens, mask)
+        beyond = index[len(length) :].any() | (index[: len(length)] >= length)
+        return happens, mask, beyond | apart if self._lanes > 1 else beyond
+
+    def _loaded(self, m: Module, loaded: data.View[data.StructLayout]) -> Value:
+        """What a load gives, of what the banks brought."""
+        words = [
+            loaded.acc.word_select(i, WIDTH) | loaded.other.word_select(i, WIDTH)
+            for i in range(len(loaded.acc) // WIDTH)
+        ]
+        word = any_of(words)
         parts = [word.word_select(i, 8) for i in range(WIDTH // 8)]
         sign = Cat(mine & part[7] for mine, part in zip(loaded.signs, parts, strict=True)).any()
         lowest = any_of(where(mine, part) for mine, part in zip(loaded.lowest, parts, strict=True))
         rest = where(loaded.whole, word[8:]) | sign.replicate(WIDTH - 8)
-        m.d.comb += self.y.eq(Cat(lowest, rest))
-        return m
+        single = Cat(lowest, rest)
+        if self._lanes == 1:
+            return single
+        value = Signal(WIDTH, name="single")
+        m.d.comb += value.eq(single)
+        block, lanes = Cat(*words), []
+        for lane in range(self._lanes):
+            own = [block.word_select(part * self._lanes + lane, 8) for part in range(WIDTH // 8)]
+            byte = any_of(where(mine, part) for mine, part in zip(loaded.part, own, strict=True))
+            wide = Cat(byte, (loaded.signed & byte[7]).replicate(WIDTH - 8)) | where(
+                loaded.whole, words[lane]
+            )
+            lanes.append(where(loaded.mask[lane], Mux(loaded.wide, wide, value)))
+        return Cat(*lanes)
 
     def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:
         """Of the next step: its access to element 0, whether it is a store to what is read only, the length.
@@ -221,7 +281,19 @@ class MemoryPort(Component):
                 following.whole.eq(table.element == INT32),
                 following.signed.eq(table.element == INT8),
                 following.address.eq(table.base),
-                forbidden.eq(self.store & (table.space != OUT)),
+                forbidden.eq(self._forbidden(table)),
                 length.eq(Mux(self.array < self.arrays, table.length, 0)),
             ]
+        if self._lanes > 1:
+            with m.If(self.load):
+                m.d.sync += following.wide.eq(self.wide)
         return following, forbidden, length
+
+    def _forbidden(self, table: ArrayTable) -> Value:
+        """Whether it is a store to what is read only, or of all lanes, in an array that begins between."""
+        readonly = self.store & (table.space != OUT)
+        if self._lanes == 1:
+            return readonly
+        low = log2(self._lanes)
+        between = Mux(table.element == INT32, table.base[: low + 2], table.base[:low])
+        return readonly | (self.wide & between.any())

@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from hw.fabric import Fabric, Layout, PEKind, Unit
 from hw.fabric.layout import FIRST
-from hw.fabric.operations import OPERATIONS
+from hw.fabric.operations import OPERATIONS, STORES
 from hw.rtl.bits import where
 from hw.rtl.cgra.context import ContextMemory
 from hw.rtl.cgra.units import AluControl, alu_control, is_operation
@@ -89,7 +89,25 @@ class Ahead:
     @property
     def stores(self) -> Value:
         """Whether the next step executes a store."""
-        return self._is("store")
+        return self._is(*STORES)
+
+    @property
+    def wide(self) -> Value:
+        """Whether the next step has an access of all lanes."""
+        return self._is("load_lanes", "store_lanes")
+
+    def lane(self) -> Signal:
+        """Whether operand A is the number of the lane."""
+        return self.held("lane", self._is("lane"))
+
+    def across(self) -> tuple[Signal, Signal, Signal]:
+        """Whether the unit for all lanes together starts, takes the greatest, rotates."""
+        names = [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES]
+        return (
+            self.held("across", self._is(*names)),
+            self.held("greatest", self._is("max_lanes")),
+            self.held("rotates", self._is("rotate_lanes")),
+        )
 
     def alu(self) -> data.View[data.StructLayout]:
         """What the ALU does."""
@@ -117,7 +135,7 @@ class Ahead:
         const = select == self._layout.sources[name].index("const")
         if Unit.ALU in self._kind.units:
             if name == "a":
-                nothing = self._is("abs", "const")
+                nothing = self._is("abs", "const", "lane")
                 const = self._is("const") | (const & ~self._is("abs") & ~initial)
             elif name == "b":
                 absolute = self._is("abs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, Out, connect, flipped
 
@@ -33,7 +33,8 @@ class Grid(Component):
         fabric, port = self._fabric, self.port
         m.submodules.control = control = Control(self._config, fabric)
         with_memory = fabric.having(Unit.MEMORY)
-        m.submodules.ports = ports = Ports(self._config, len(with_memory), fabric.pipelined)
+        lanes = [fabric.kinds[number].lanes for number in with_memory]
+        m.submodules.ports = ports = Ports(self._config, lanes, fabric.pipelined)
         pes = self.pes
         word, entry = self._entry(m, control)
         array_write = Signal(ArrayWrite)
@@ -55,8 +56,8 @@ class Grid(Component):
                 pe.open.eq(ports.open[i]),
                 pe.fresh.eq(ports.fresh[i]),
                 pe.arrived.eq(ports.arrived[i]),
-                port.stores[i].eq(ports.stores[i]),
             ]
+        m.d.comb += [shown.eq(store) for shown, store in zip(port.stores, ports.stores, strict=True)]
         outside = Signal()
         m.d.comb += [
             outside.eq(Cat(pe.outside for pe in pes).any()),
@@ -79,11 +80,13 @@ class Grid(Component):
         ]
         return m
 
-    def _link(self, pes: list[ProcessingElement], link: int) -> Signal:
+    def _link(self, pes: list[ProcessingElement], link: int) -> Value:
         """The register of a link."""
         source = self._fabric.links[link].source
+        lanes = [self._fabric.link_lanes(other) for other in self._fabric.outgoing[source]]
         place = self._fabric.outgoing[source].index(link)
-        return pes[source].links_out.word_select(place, WIDTH)
+        low = sum(lanes[:place])
+        return pes[source].links_out[WIDTH * low : WIDTH * (low + lanes[place])]
 
     @staticmethod
     def _entry(m: Module, control: Control) -> tuple[Signal, data.View[data.StructLayout]]:

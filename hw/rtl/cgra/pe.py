@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.fabric.layout import ARRAYS, made
+from hw.fabric.operations import LOADS, STORES
 from hw.rtl.bits import where
-from hw.rtl.cgra.access import ArrayWrite, Arrived, MemoryPort, access_layout
+from hw.rtl.cgra.access import ArrayWrite, MemoryPort, access_layout, arrived_layout
+from hw.rtl.cgra.across import Across
 from hw.rtl.cgra.ahead import Ahead, Choice, Operand, moment_layout
 from hw.rtl.cgra.context import ContextMemory, context_bits
 from hw.rtl.cgra.table import TableUnit, TableWrite
-from hw.rtl.cgra.units import WIDTH, Alu, Multiplier, any_of
+from hw.rtl.cgra.units import WIDTH, Alu, Multiplier, any_of, spread
 
 
 class RegisterFile(Component):
@@ -25,16 +27,16 @@ class RegisterFile(Component):
     **Timing.** A register written in cycle t has its value from t + 1 on; reading is combinational.
     """
 
-    def __init__(self, registers: int):
-        self._registers = registers
+    def __init__(self, registers: int, width: int = WIDTH):
+        self._registers, self._width = registers, width
         bits = max(1, (registers - 1).bit_length())
         super().__init__(
             {
                 "enable": In(1),
                 "write_at": In(bits),
-                "value": In(WIDTH),
+                "value": In(width),
                 "read_at": In(bits),
-                "register": Out(WIDTH),
+                "register": Out(width),
                 "known": Out(registers),
             }
         )
@@ -46,7 +48,7 @@ class RegisterFile(Component):
             with m.If(self.enable):
                 m.d.sync += self.register.eq(self.value)
             return m
-        m.submodules.words = words = memory.Memory(shape=WIDTH, depth=self._registers, init=[])
+        m.submodules.words = words = memory.Memory(shape=self._width, depth=self._registers, init=[])
         write, read = words.write_port(), words.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(self.enable),
@@ -66,7 +68,8 @@ class ProcessingElement(Component):
     `context` is that of the step after the next one, read with `read`; `load` takes what the next step needs;
     `moment` is that of the next step. `advance` says that a step ends in this cycle, `shows` that no access
     is open (which a step that ends implies), `rests` that no step executes: what a pipelined fabric has under
-    way ends then. `links_in` and `links_out` are in ascending order of the other PE. `outside` says that the
+    way ends then. `links_in` and `links_out` are in ascending order of the other PE, each with the lanes that
+    both PEs have. `outside` says that the
     step has an access that must not be, `waiting` that an access of an earlier one is not served yet.
 
     **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
@@ -77,6 +80,11 @@ class ProcessingElement(Component):
         self._config, self._fabric, self._pe = config, fabric, pe
         self.kind = fabric.kinds[pe]
         self.layout = layout(fabric, pe)
+        self._width = WIDTH * self.kind.lanes
+        ins, outs = (
+            [WIDTH * fabric.link_lanes(i) for i in links[pe]] for links in (fabric.incoming, fabric.outgoing)
+        )
+        self._ins, self._outs = ins, outs
         bits = context_bits(fabric)
         ports: dict[str, object] = {
             "write": In(self.layout.words),
@@ -89,8 +97,8 @@ class ProcessingElement(Component):
             "advance": In(1),
             "shows": In(1),
             "rests": In(1),
-            "links_in": In(WIDTH * max(1, len(fabric.incoming[pe]))),
-            "links_out": Out(WIDTH * max(1, len(fabric.outgoing[pe]))),
+            "links_in": In(max(WIDTH, sum(ins))),
+            "links_out": Out(max(WIDTH, sum(outs))),
             "outside": Out(1),
         }
         if Unit.TABLE in self.kind.units:
@@ -104,7 +112,7 @@ class ProcessingElement(Component):
                 "open": In(1),
                 "waiting": Out(1),
                 "fresh": In(1),
-                "arrived": In(Arrived),
+                "arrived": In(arrived_layout(fabric.lanes)),
             }
         super().__init__(ports)  # type: ignore[arg-type]
 
@@ -120,14 +128,15 @@ class ProcessingElement(Component):
         ]
         ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
         # What operations made: the value that is there sooner, and the one of slower units.
-        values = [Signal(WIDTH, name=made(latency << self._fabric.pipelined)) for latency in (1, 2)]
-        result = Signal(WIDTH)
+        values = [Signal(self._width, name=made(latency << self._fabric.pipelined)) for latency in (1, 2)]
+        result = Signal(self._width)
         sources: dict[str, Value] = {"result": result} | {value.name: value for value in values}
-        for i in range(len(self._fabric.incoming[self._pe])):
-            sources[f"in{i}"] = self.links_in.word_select(i, WIDTH)
+        for i, width in enumerate(self._ins):
+            low = sum(self._ins[:i])
+            sources[f"in{i}"] = spread(self.links_in[low : low + width], self.kind.lanes)
         readable: Value | None = None
         if self.kind.registers:
-            m.submodules.registers = registers = RegisterFile(self.kind.registers)
+            m.submodules.registers = registers = RegisterFile(self.kind.registers, self._width)
             sources["register"] = registers.register
             write, write_at, read_at, readable = ahead.registers(registers.known, self.advance)
             m.d.comb += [
@@ -139,7 +148,7 @@ class ProcessingElement(Component):
         operands, holds = self._operands(m, ahead, sources, readable)
         self._units(m, ahead, operands, holds, values)
         self._take(m, result, ahead.choice("result"), sources)
-        outs = [Signal(WIDTH, name=f"link{i}") for i in range(len(self._fabric.outgoing[self._pe]))]
+        outs = [Signal(width, name=f"link{i}") for i, width in enumerate(self._outs)]
         for i, link in enumerate(outs):
             self._take(m, link, ahead.choice(f"out{i}", readable), sources)
         m.d.comb += self.links_out.eq(Cat(*outs))
@@ -148,22 +157,26 @@ class ProcessingElement(Component):
     def _operands(
         self, m: Module, ahead: Ahead, sources: dict[str, Value], readable: Value | None
     ) -> tuple[dict[str, Value], Signal]:
-        """The data operands, and whether the predicate holds."""
+        """The data operands, and in which lanes the predicate holds."""
         operands: dict[str, Value] = {}
+        lanes = self.kind.lanes
         for name in "abc":
             chosen: Operand = ahead.operand(name, readable)
-            operand = Signal(WIDTH, name=f"operand_{name}")
+            operand = Signal(self._width, name=f"operand_{name}")
             selected = [where(select, sources[s]) for s, select in chosen.choice.selects.items()]
-            m.d.comb += operand.eq(any_of([*selected, *chosen.numbers]))
+            numbers = [spread(number, lanes) for number in chosen.numbers]
+            if name == "a" and lanes > 1:
+                numbers.append(where(ahead.lane(), Cat(Const(lane, WIDTH) for lane in range(lanes))))
+            m.d.comb += operand.eq(any_of([*selected, *numbers]))
             operands[name] = operand
-        predicate = ahead.predicate(readable)
-        # Of every source one bit is enough.
-        some = {name: sources[name].any() for name in predicate.choice.selects}
-        holds = Signal()
-        known = any_of(
-            [*predicate.numbers, *(select & some[name] for name, select in predicate.choice.selects.items())]
-        )
-        m.d.comb += holds.eq(known ^ ahead.held("negate", ahead.fields["negate"]))
+        predicate, negate = ahead.predicate(readable), ahead.held("negate", ahead.fields["negate"])
+        # Of every source one bit is enough, for each lane.
+        holds = Signal(lanes)
+        for lane in range(lanes):
+            some = {name: sources[name].word_select(lane, WIDTH).any() for name in predicate.choice.selects}
+            selects = predicate.choice.selects.items()
+            known = any_of([*predicate.numbers, *(select & some[name] for name, select in selects)])
+            m.d.comb += holds[lane].eq(known ^ negate)
         return operands, holds
 
     @staticmethod
@@ -177,45 +190,68 @@ class ProcessingElement(Component):
             m.d.sync += register.eq(self._chosen(choice, sources))
 
     def _units(
-        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Value, values: list[Signal]
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Signal, values: list[Signal]
     ) -> None:
         """The units of the kind, what they give, and whether an index is wrong."""
-        units, happens, pipelined = self.kind.units, self.advance & holds, self._fabric.pipelined
+        units, pipelined, lanes = self.kind.units, self._fabric.pipelined, range(self.kind.lanes)
+        happens = [self.advance & holds[lane] for lane in lanes]
         moves = self.advance | self.rests if pipelined else self.advance
         sooner: list[Value] = []
         later, loaded, outside = self._accesses(m, ahead, operands, happens, moves)
+        begins = happens if pipelined else [holds[lane] for lane in lanes]
         if Unit.ALU in units:
-            m.submodules.alu = alu = Alu(pipelined)
-            m.d.comb += [
-                alu.control.eq(ahead.alu()),
-                alu.holds.eq(happens if pipelined else holds),
-                alu.advance.eq(moves),
-                *(getattr(alu, x).eq(operands[x]) for x in "abc"),
-            ]
-            sooner.append(alu.y)
+            control, parts = ahead.alu(), []
+            for lane in lanes:
+                m.submodules[self._named("alu", lane)] = alu = Alu(pipelined)
+                m.d.comb += [
+                    alu.control.eq(control),
+                    alu.holds.eq(begins[lane]),
+                    alu.advance.eq(moves),
+                    *(getattr(alu, x).eq(operands[x].word_select(lane, WIDTH)) for x in "abc"),
+                ]
+                parts.append(alu.y)
+            sooner.append(Cat(*parts))
         if Unit.MULTIPLIER in units:
-            m.submodules.multiplier = multiplier = Multiplier(pipelined)
-            start, shifted, even = ahead.multiplier()
+            (start, shifted, even), parts = ahead.multiplier(), []
+            for lane in lanes:
+                m.submodules[self._named("multiplier", lane)] = multiplier = Multiplier(pipelined)
+                m.d.comb += [
+                    multiplier.start.eq(start & begins[lane]),
+                    multiplier.shifted.eq(shifted),
+                    multiplier.even.eq(even),
+                    multiplier.advance.eq(moves),
+                    *(getattr(multiplier, x).eq(operands[x].word_select(lane, WIDTH)) for x in "abc"),
+                ]
+                parts.append(multiplier.y)
+            later.append(Cat(*parts))
+        if Unit.LANES in units:
+            m.submodules.across = across = Across(len(lanes), pipelined)
+            start, greatest, rotates = ahead.across()
             m.d.comb += [
-                multiplier.start.eq(start & (happens if pipelined else holds)),
-                multiplier.shifted.eq(shifted),
-                multiplier.even.eq(even),
-                multiplier.advance.eq(moves),
-                *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
+                across.start.eq(Cat(start & begin for begin in begins)),
+                across.greatest.eq(greatest),
+                across.rotates.eq(rotates),
+                across.advance.eq(moves),
+                across.a.eq(operands["a"]),
+                across.by.eq(operands["b"]),
             ]
-            later.append(multiplier.y)
+            later.append(across.y)
         m.d.comb += values[0].eq(any_of(sooner))
         slow = any_of(later)
         if pipelined and later:
             # From a table or a rounding it is too far to the other PEs.
-            slow = Signal(WIDTH, name="slow")
+            slow = Signal(self._width, name="slow")
             with m.If(moves):
                 m.d.sync += slow.eq(any_of(later))
         m.d.comb += values[1].eq(any_of([slow, *loaded]))
         m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
 
+    def _named(self, name: str, lane: int) -> str:
+        """The name of a part of a lane."""
+        return f"{name}{lane}" if self.kind.lanes > 1 else name
+
     def _accesses(
-        self, m: Module, ahead: Ahead, operands: dict[str, Value], happens: Value, moves: Value
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], happens: list[Value], moves: Value
     ) -> tuple[list[Value], list[Value], list[Value]]:
         """What table and memory port give, and whether their indices are wrong."""
         units, pipelined = self.kind.units, self._fabric.pipelined
@@ -223,27 +259,31 @@ class ProcessingElement(Component):
         loaded: list[Value] = []
         outside: list[Value] = []
         if Unit.TABLE in units:
-            m.submodules.table = table = TableUnit(self.kind.table_words, pipelined)
-            m.d.comb += [
-                table.write.eq(self.table_write),
-                table.clear.eq(self.table_clear),
-                table.load.eq(self.load),
-                table.const.eq(ahead.const),
-                table.happens.eq(ahead.active("table") & happens),
-                table.advance.eq(self.advance),
-                table.moves.eq(moves),
-                table.shows.eq(self.shows),
-                table.index.eq(operands["a"]),
-            ]
-            later.append(table.y)
-            outside.append(table.outside)
+            active, parts = ahead.active("table"), []
+            for lane, own in enumerate(happens):
+                m.submodules[self._named("table", lane)] = table = TableUnit(self.kind.table_words, pipelined)
+                m.d.comb += [
+                    table.write.eq(self.table_write),
+                    table.clear.eq(self.table_clear),
+                    table.load.eq(self.load),
+                    table.const.eq(ahead.const),
+                    table.happens.eq(active & own),
+                    table.advance.eq(self.advance),
+                    table.moves.eq(moves),
+                    table.shows.eq(self.shows),
+                    table.index.eq(operands["a"].word_select(lane, WIDTH)),
+                ]
+                parts.append(table.y)
+                outside.append(table.outside)
+            later.append(Cat(*parts))
         if Unit.MEMORY in units:
-            m.submodules.port = port = MemoryPort(self._config, pipelined)
+            m.submodules.port = port = MemoryPort(self._config, self.kind.lanes, pipelined)
+            active = ahead.active(*LOADS, *STORES)
             m.d.comb += [
                 port.load.eq(self.load),
                 port.store.eq(ahead.stores),
                 port.array.eq(ahead.fields["array"]),
-                port.happens.eq(ahead.active("load", "store") & happens),
+                port.happens.eq(Cat(active & own for own in happens)),
                 port.index.eq(operands["a"]),
                 port.value.eq(operands["b"]),
                 port.write.eq(self.array_write),
@@ -258,6 +298,8 @@ class ProcessingElement(Component):
                 self.access.eq(port.access),
                 self.new.eq(port.new),
             ]
+            if self.kind.lanes > 1:
+                m.d.comb += port.wide.eq(ahead.wide)
             loaded.append(port.y)
             outside.append(port.outside)
         return later, loaded, outside

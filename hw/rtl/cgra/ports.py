@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import BufferShape, MachineConfig
 from hw.rtl.bits import log2, where
-from hw.rtl.cgra.access import Arrived, access_layout
+from hw.rtl.cgra.access import access_layout, arrived_layout
 from hw.rtl.cgra.units import WIDTH, any_of
 from hw.rtl.cgra_port import store_layout
 from hw.rtl.memory.accumulator import BankedRowRead
@@ -24,19 +24,23 @@ Pairs = dict[tuple[int, int], Signal]
 
 
 class Ports(Component):
-    """Serves the accesses of `ports` memory ports, in ascending order.
+    """Serves the accesses of memory ports with so many `lanes`, in ascending order.
 
     `open` says which accesses are not served in this cycle; `waiting`, that there was one in the cycle
     before: all accesses that are valid now were shown then. Nothing is stored while `hold` is 1. `new`
     are the accesses without regard to those that wait; in a `pipelined` fabric these come from registers.
+    `stores` are those of all lanes of a port, then of the next one.
 
     **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
     the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
     nothing where one was not served.
     """
 
-    def __init__(self, config: MachineConfig, ports: int, pipelined: bool = False):
-        self._config, self._ports, self._pipelined = config, ports, pipelined
+    def __init__(self, config: MachineConfig, lanes: Sequence[int], pipelined: bool = False):
+        self._config, self._lanes, self._pipelined = config, lanes, pipelined
+        self._ports = ports = len(lanes)
+        #: Lanes of the port that has most, of which accesses and what arrives have the shape.
+        self._most = config.cgra.lanes if config.cgra is not None else 1
         derived = config.derived
         super().__init__(
             {
@@ -46,8 +50,8 @@ class Ports(Component):
                 "open": Out(max(1, ports)),
                 "waiting": Out(1),
                 "fresh": Out(max(1, ports)),
-                "arrived": Out(Arrived).array(ports),
-                "stores": Out(store_layout(config)).array(ports),
+                "arrived": Out(arrived_layout(self._most)).array(ports),
+                "stores": Out(store_layout(config)).array(sum(lanes)),
                 "acc": Out(BankedRowRead(config)),
                 "scratch": Out(WordRead(derived.scratch)),
                 "out_read": Out(WordRead(derived.out)),
@@ -78,7 +82,8 @@ class Ports(Component):
         reads, first = self._first(m, "read", loads, SPACES, bank)
         served = [Signal(name=f"served{p}") for p in numbers]
         for p in numbers:
-            clashes = Cat(first[q] & clash[q, p] for q in range(p)).any() if p else 0
+            before = first if self._most == 1 else [self._has(reads, q, p) for q in range(p)]
+            clashes = Cat(before[q] & clash[q, p] for q in range(p)).any() if p else 0
             m.d.comb += served[p].eq(loads[p] & ~clashes & ~self._held(self.access[p]))
         # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
         # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
@@ -96,8 +101,17 @@ class Ports(Component):
         m.d.sync += self.waiting.eq(Cat(*together, *held).any())
         self._ask(m, reads)
         self._answer(m, loads, served)
-        self._write(m, places["out"], ready, stored)
+        # Of several banks a port may be the first of some and not of others.
+        self._write(m, places["out"], ready if self._most == 1 else stored, stored)
         return m
+
+    def _has(self, reads: Asks, q: int, p: int) -> Value:
+        """Whether port q has a bank that port p means."""
+        return Cat(
+            has & self._select(self.access[p], space, b)
+            for space, ports in reads.items()
+            for b, has in enumerate(ports[q])
+        ).any()
 
     def _first(
         self,
@@ -136,7 +150,22 @@ class Ports(Component):
         """Whether an access goes to a bank of a space."""
         bits = access.address[self._parts[space][0]]
         there = getattr(access, space)
-        return there & (bits == bank) if len(bits) else there
+        if not len(bits):
+            return there
+        return there & self._means(access, bits, bank, grouped=space != "acc")
+
+    def _means(self, access: Value, bits: Value, number: int, *, grouped: bool = True) -> Value:
+        """Whether bits that number a word are a number, or (`grouped`) one of the words of a wide access."""
+        if self._most == 1 or not grouped:
+            return bits == number
+        pairs = zip(bits, self._free(access, len(bits)), strict=True)
+        return Cat((bit == (number >> i & 1)) | free for i, (bit, free) in enumerate(pairs)).all()
+
+    def _free(self, access: Value, bits: int) -> list[Value]:
+        """Of the bits that number a word, those that do not count, since an access is of several words."""
+        words, of_bytes = log2(self._most), log2(max(1, self._most // WORD_BYTES))
+        whole = [access.wide & (True if i < of_bytes else access.whole) for i in range(words)]
+        return [*whole, *[Const(0, 1)] * bits][:bits]
 
     def _held(self, access: Value) -> Value:
         """Whether others hold what an access reads."""
@@ -175,14 +204,26 @@ class Ports(Component):
         """
         same = ~(one.address ^ other.address)
         spaces = {space: getattr(one, space) & getattr(other, space) for space in SPACES}
-        banks = {space: both & same[self._parts[space][0]].all() for space, both in spaces.items()}
-        row = self._parts["acc"][1].start
-        word = any_of(spaces.values()) & same[row:].all() & (one.acc | same[2:row].all())
+        if self._most == 1:
+            banks = {space: both & same[self._parts[space][0]].all() for space, both in spaces.items()}
+            row = self._parts["acc"][1].start
+            word = any_of(spaces.values()) & same[row:].all() & (one.acc | same[2:row].all())
+        else:
+            banks = {space: both & self._meet(space, same, one, other) for space, both in spaces.items()}
+            word = any_of(both & same[self._parts[space][1]].all() for space, both in banks.items())
         bank = any_of(banks.values())
         clash, out_bank = bank & ~word, banks["out"]
         both_load, both_store = ~one.store & ~other.store, one.store & other.store
         mixed = one.store ^ other.store
         return word, bank, clash, out_bank, (both_load & clash) | (both_store & out_bank) | (mixed & word)
+
+    def _meet(self, space: str, same: Value, one: Value, other: Value) -> Value:
+        """Whether accesses of a space have a bank in common; `same` are the bits in which they are equal."""
+        bits = same[self._parts[space][0]]
+        if space == "acc":
+            return bits.all()
+        free = zip(self._free(one, len(bits)), self._free(other, len(bits)), strict=True)
+        return Cat(bit | a | b for bit, (a, b) in zip(bits, free, strict=True)).all()
 
     def _ask(self, m: Module, reads: Asks) -> None:
         """Addresses to the banks."""
@@ -224,7 +265,7 @@ class Ports(Component):
             wanted = [
                 loads[p]
                 & self._select(access, space, b)
-                & (True if at is None else access.address[lane] == at)
+                & (True if at is None else self._means(access, access.address[lane], at))
                 for space, b, at, _ in words
             ]
             m.d.sync += [
@@ -234,45 +275,123 @@ class Ports(Component):
                 whole.eq(loads[p] & access.whole),
             ]
             arrived = self.arrived[p]
-            mine = [(at, where(pick, value)) for pick, (*_, at, value) in zip(picks, words, strict=True)]
+            # Words by their lane, of the accumulator and of the other spaces.
+            acc: list[list[Value]] = [[] for _ in range(self._most)]
+            other: list[list[Value]] = [[] for _ in range(self._most)]
+            for pick, (_, b, at, value) in zip(picks, words, strict=True):
+                (other if at is None else acc)[(b if at is None else at) % self._most].append(
+                    where(pick, value)
+                )
             m.d.comb += [
-                arrived.acc.eq(any_of(value for at, value in mine if at is not None)),
-                arrived.other.eq(any_of(value for at, value in mine if at is None)),
+                arrived.acc.eq(Cat(any_of(values) for values in acc)),
+                arrived.other.eq(Cat(any_of(values) for values in other)),
                 arrived.lowest.eq(lowest),
                 arrived.signs.eq(signs),
                 arrived.whole.eq(whole),
             ]
+            if self._most > 1:
+                self._answer_lanes(m, p, loads[p])
 
-    def _write(self, m: Module, hits: list[list[Signal]], ready: list[Signal], stored: list[Signal]) -> None:
-        """Stores to the banks of the output buffer, and what they were."""
+    def _answer_lanes(self, m: Module, p: int, loads: Value) -> None:
+        """In the cycle after: which lanes get something, and which bytes."""
+        access, arrived = self.access[p], self.arrived[p]
+        low, bytes_ = log2(self._most), access.wide & ~access.whole
+        part = where(loads & bytes_, 1 << access.address[low : low + 2])
+        for name, value in (
+            ("wide", loads & access.wide),
+            ("signed", loads & access.signed),
+            ("part", part),
+            ("mask", where(loads, access.mask)),
+        ):
+            register = Signal(len(arrived[name]), name=f"{name}{p}")
+            m.d.sync += register.eq(value)
+            m.d.comb += arrived[name].eq(register)
+
+    def _write(
+        self, m: Module, hits: list[list[Signal]], allowed: list[Signal], stored: list[Signal]
+    ) -> None:
+        """Stores to the banks of the output buffer, and what they were.
+
+        A port writes a bank where it `hits` and is `allowed` to.
+        """
         write = self.out_write
         strobes, values = [], []
+        shown = iter(self.stores)
         for p in range(self._ports):
             access = self.access[p]
             strobe, value = Signal(WORD_BYTES, name=f"strobe{p}"), Signal(WIDTH, name=f"value{p}")
-            byte = access.data[:8]
+            word = access.data[:WIDTH]
+            byte = word[:8]
             m.d.comb += [
                 strobe.eq(
-                    Cat(ready[p] & (access.whole | (access.address[:2] == i)) for i in range(WORD_BYTES))
+                    Cat(allowed[p] & (access.whole | (access.address[:2] == i)) for i in range(WORD_BYTES))
                 ),
-                value.eq(Mux(access.whole, access.data, byte.replicate(WORD_BYTES))),
-                self.stores[p].valid.eq(stored[p] & ~self.hold),
-                self.stores[p].address.eq(access.address),
-                self.stores[p].value.eq(Cat(byte, where(access.whole, access.data[8:]))),
+                value.eq(Mux(access.whole, word, byte.replicate(WORD_BYTES))),
             ]
-            strobes.append(strobe)
-            values.append(value)
+            for lane in range(self._lanes[p]):
+                store, own = next(shown), access.data.word_select(lane, WIDTH)
+                valid, address = stored[p] & ~self.hold, access.address
+                if self._most > 1:
+                    valid = valid & access.mask[lane]
+                    address = address | where(access.wide, Mux(access.whole, WORD_BYTES * lane, lane))
+                m.d.comb += [
+                    store.valid.eq(valid),
+                    store.address.eq(address),
+                    store.value.eq(Cat(own[:8], where(access.whole, own[8:]))),
+                ]
+            strobes.append(
+                self._lanes_of(m, f"strobes{p}", access, strobe, self._strobes(access, allowed[p]))
+            )
+            values.append(self._lanes_of(m, f"values{p}", access, value, self._bytes(access)))
         enables, addresses, words = [], [], []
         places = [access.address[self._parts["out"][1]] for access in self.access]
         for b in range(word_banks(self._config.derived.out)):
-            mine = [hit[b] for hit in hits]
-            enables.append(where(~self.hold, self._merged(mine, strobes)))
+            mine, at = [hit[b] for hit in hits], b % self._most
+            enables.append(where(~self.hold, self._merged(mine, [strobe[at] for strobe in strobes])))
             addresses += [self._merged(mine, places)] * WORD_BYTES
-            words.append(self._merged(mine, values))
+            words.append(self._merged(mine, [value[at] for value in values]))
         m.d.comb += [
             write.enable.eq(Cat(*enables)),
             write.address.eq(Cat(*addresses)),
             write.data.eq(Cat(*words)),
+        ]
+
+    def _lanes_of(
+        self, m: Module, name: str, access: Value, single: Signal, wide: list[Value]
+    ) -> list[Signal]:
+        """What goes to the words of a block: the same to all of an access that is not wide."""
+        if self._most == 1:
+            return [single]
+        found = [Signal(len(single), name=f"{name}_{i}") for i in range(self._most)]
+        m.d.comb += [word.eq(Mux(access.wide, own, single)) for word, own in zip(found, wide, strict=True)]
+        return found
+
+    def _strobes(self, access: Value, allowed: Value) -> list[Value]:
+        """Which bytes of each word of a block a wide access writes."""
+        if self._most == 1:
+            return []
+        low = log2(self._most)
+        part = access.address[low : low + 2]
+        of_bytes = [
+            access.mask[byte % self._most] & (part == byte // self._most)
+            for byte in range(WORD_BYTES * self._most)
+        ]
+        return [
+            where(
+                allowed, Mux(access.whole, access.mask[i].replicate(WORD_BYTES), Cat(*of_bytes[4 * i :][:4]))
+            )
+            for i in range(self._most)
+        ]
+
+    def _bytes(self, access: Value) -> list[Value]:
+        """The words of a block, of a wide access."""
+        if self._most == 1:
+            return []
+        lowest = [access.data.word_select(lane, WIDTH)[:8] for lane in range(self._most)]
+        of_bytes = [lowest[byte % self._most] for byte in range(WORD_BYTES * self._most)]
+        return [
+            Mux(access.whole, access.data.word_select(i, WIDTH), Cat(*of_bytes[4 * i :][:4]))
+            for i in range(self._most)
         ]
 
 

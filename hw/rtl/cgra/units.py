@@ -33,6 +33,11 @@ def any_of(values: Iterable[Value]) -> Value:
     return found[0] if found else Const(0, WIDTH)
 
 
+def spread(value: Value, lanes: int) -> Value:
+    """A value in so many lanes: that of its first lanes, or of its only one in all of them."""
+    return value[: WIDTH * lanes] if len(value) >= WIDTH * lanes else value.replicate(lanes)
+
+
 def later(m: Module, advance: Value, name: str, value: Value, reset: bool = False) -> Signal:
     """A value of the step before."""
     register = Signal(value.shape(), name=f"late_{name}", reset_less=not reset)
@@ -64,7 +69,7 @@ AluControl = data.StructLayout(
 def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
     """The members of `AluControl` for the number of an operation; 0 for one that a kind of PE lacks.
 
-    `const` is a copy (`mov`) of operand A. `abs` has its operand as B, and 0 as A.
+    `const` and `lane` are copies (`mov`) of operand A. `abs` has its operand as B, and 0 as A.
     """
 
     def among(*names: str) -> Value:
@@ -83,7 +88,7 @@ def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
         "on_less": among("lt", "le", "gt", "ge"),
         "on_equal": among("le", "gt", "eq", "ne"),
         "invert": among("gt", "ge", "ne"),
-        "mov": among("mov", "const"),
+        "mov": among("mov", "const", "lane"),
         "min": among("min"),
         "max": among("max"),
         "select": among("select"),

@@ -111,9 +111,8 @@ async def _play(ctx: Any, config: MachineConfig, grid: Grid, clear: Signal, case
         busy += ctx.get(control.busy)
         stalls += ctx.get(control.stall_bank)
         data = _reads(ctx, config, grid, case.memories, held, f"{case.name}: cycle {now}")
-        for i, store in enumerate(port.stores):
+        for pe, store in zip(config.store_pes, port.stores, strict=True):
             if ctx.get(store.valid):
-                pe = grid.pes.index([p for p in grid.pes if hasattr(p, "access")][i])
                 seen.append((now, pe, ctx.get(store.address), ctx.get(store.value)))
         _write(ctx, config, grid, out)
         if ctx.get(control.error):
@@ -137,12 +136,15 @@ async def _play(ctx: Any, config: MachineConfig, grid: Grid, clear: Signal, case
     return launches
 
 
-def _links(ctx: Any, fabric: Fabric, grid: Grid) -> list[int]:
-    """The link registers in the order of the fabric's links."""
+def _links(ctx: Any, fabric: Fabric, grid: Grid) -> list[list[int]]:
+    """The link registers in the order of the fabric's links, by lane."""
     found = []
     for pe, links in zip(grid.pes, fabric.outgoing, strict=True):
         value = ctx.get(pe.links_out)
-        found += [value >> 32 * i & 0xFFFFFFFF for i in range(len(links))]
+        for link in links:
+            lanes = fabric.link_lanes(link)
+            found.append([value >> 32 * lane & 0xFFFFFFFF for lane in range(lanes)])
+            value >>= 32 * lanes
     return found
 
 

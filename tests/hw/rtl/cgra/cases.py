@@ -9,7 +9,7 @@ from functools import lru_cache
 from hw.config import MachineConfig, load
 from hw.fabric import Fabric, Link, PEKind, Unit, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode, to_bytes
-from hw.fabric.operations import OPERATIONS
+from hw.fabric.operations import LOADS, OPERATIONS, STORES
 from hw.isa import KEEP_BITSTREAM
 from tests.hw.rtl.cgra.bench import Case, operation
 from tests.hw.rtl.cgra.reference import Held
@@ -60,8 +60,25 @@ _PLAIN = (
     (small((ARITHMETIC, FEW, NOTHING), 3, 1, 1, 2), 8),
     (Fabric("alone", 1, 1, (PEKind("alone", frozenset({A, T, P}), 1, 1),), (), 1, 2), 4),
 )
+
+
+def _wide(kind: PEKind, lanes: int, *units: Unit) -> PEKind:
+    return replace(kind, lanes=lanes, units=kind.units | set(units))
+
+
+_LANES = (
+    (small((_wide(FULL, 4, Unit.LANES), ARITHMETIC, PORT, _wide(FULL, 4)), 2, 2), 8),
+    (
+        small((_wide(PORT, 8), _wide(FULL, 8), NOTHING, FULL, PLAIN, _wide(FEW, 8, Unit.LANES)), 2, 3, 7, 2),
+        16,
+    ),
+    (small((_wide(PORT, 2), _wide(FULL, 2), _wide(FULL, 2, Unit.LANES), _wide(PORT, 2)), 1, 4, 3, 8), 4),
+)
+_ALL = (*_PLAIN, *_LANES)
 #: Fabrics and the bytes of their ports; behind those that are not pipelined the same pipelined.
-FABRICS = (*_PLAIN, *((replace(fabric, pipelined=True), banks) for fabric, banks in _PLAIN))
+FABRICS = (*_ALL, *((replace(fabric, pipelined=True), banks) for fabric, banks in _ALL))
+#: How many are of several lanes, behind the others.
+WITH_LANES = len(_LANES)
 
 
 def random_configuration(r: random.Random, config: MachineConfig) -> Configuration:
@@ -75,7 +92,9 @@ def random_configuration(r: random.Random, config: MachineConfig) -> Configurati
         space, element = r.choice([0, 1, 2, 2, 2]), r.randrange(3)
         size = 1 if element else 4
         length = r.choice([1, 4, 16, 64])
-        arrays.append(ArrayEntry(space, element, size * r.randrange(sizes[space] // size - length), length))
+        whole = size * (r.choice([1, fabric.lanes, fabric.lanes]) if fabric.lanes > 1 else 1)
+        base = whole * r.randrange((sizes[space] - size * length) // whole)
+        arrays.append(ArrayEntry(space, element, base, length))
     tables = {
         pe: tuple(r.randrange(1 << 32) for _ in range(r.randint(1, fabric.kinds[pe].table_words)))
         for pe in fabric.having(Unit.TABLE)
@@ -104,19 +123,27 @@ def random_entry(
     fields = {f.name: r.randrange(1 << f.width) for f in shape.fields}
     names = [o.name for o in OPERATIONS.values() if kind.executes(o)] + ["opaque"]
     names += ["load", "store"] * 4 * (P in kind.units)
+    names += ["load_lanes", "store_lanes"] * 6 * (P in kind.units and kind.lanes > 1)
     op = r.choice(names)
     fields["op"] = OPERATIONS[op].number if r.random() < 0.95 else r.randrange(64)
     fields["initial"] = r.choice([0, 0, fields["initial"]])
     fields["stage"] = r.choice([0, fields["stage"]])
     const = r.choice([0, 1, 2, 31, r.randrange(1 << 32)])
     init = r.choice([0, 1, 3, 1 << 31, r.randrange(1 << 32)])
-    if r.random() < 0.97 and op in ("load", "store"):
+    if r.random() < 0.97 and op in (*LOADS, *STORES):
         # An index that is small: an immediate, or what a comparison gives.
         fields["a"], fields["initial"] = 1, fields["initial"] & 14
-        possible = [i for i, a in enumerate(arrays) if op == "load" or a.space == 2]
+        size = kind.lanes if op.endswith("lanes") else 1
+        possible = [
+            i
+            for i, a in enumerate(arrays)
+            if (op in LOADS or a.space == 2)
+            and a.length >= size
+            and not a.base % (size * (1 if a.element else 4))
+        ]
         if possible:
             fields["array"] = r.choice(possible)
-            const = r.randrange(arrays[fields["array"]].length)
+            const = size * r.randrange(arrays[fields["array"]].length // size)
         else:
             fields["op"] = 0
     elif r.random() < 0.97 and op == "table":

@@ -45,24 +45,43 @@ class LaunchError(Exception):
         self.cycle, self.cause = cycle, cause
 
 
+#: A value: a word for each lane.
+Word = list[int]
+
+
 @dataclass
 class Access:
-    """An access of a step that is not served yet."""
+    """An access of a step that is not served yet: of one element, or of one for each lane of `mask`.
+
+    The value that a store has, by lane; `wide` are the lanes of an access of all of them, else 1.
+    """
 
     pe: int
     store: bool
     space: int
     address: int
     element: int
-    value: int
+    value: Word
+    wide: int
+    mask: list[bool]
 
-    def bank(self, config: MachineConfig) -> tuple[int, int, int]:
-        """Space, bank, word of it."""
-        if self.space == ACC:
-            bank, row = divmod(self.address // config.derived.acc_word_bytes, config.derived.acc_bank_words)
-            return ACC, bank, row
-        shape = config.derived.scratch if self.space == SCRATCH else config.derived.out
-        return self.space, self.address // 4 % (shape.banks // 4), self.address // 4
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return 1 if self.element else 4
+
+    def banks(self, config: MachineConfig) -> list[tuple[int, int, int]]:
+        """Space, bank, word of it, for every byte of the access."""
+        found = []
+        for address in range(self.address, self.address + self.width * self.wide):
+            if self.space == ACC:
+                row = address // config.derived.acc_word_bytes
+                bank, row = divmod(row, config.derived.acc_bank_words)
+                found.append((ACC, bank, row))
+            else:
+                shape = config.derived.scratch if self.space == SCRATCH else config.derived.out
+                found.append((self.space, address // 4 % (shape.banks // 4), address // 4))
+        return sorted(set(found))
 
 
 class Reference:
@@ -72,13 +91,16 @@ class Reference:
         assert config.cgra is not None
         self.config, self.memories, self.held = config, memories, held
         self.fabric: Fabric = config.cgra
-        size = self.fabric.size
-        self.result, self.pending, self.fourth, self.third, self.made = ([0] * size for _ in range(5))
+        self.result, self.pending, self.fourth, self.third, self.made = (self.nothing() for _ in range(5))
         self.shown: tuple[list[Access], bool] = [], False
-        self.files = [[0] * kind.registers for kind in self.fabric.kinds]
-        self.links = [0] * len(self.fabric.links)
+        self.files = [[[0] * kind.lanes for _ in range(kind.registers)] for kind in self.fabric.kinds]
+        self.links = [[0] * self.fabric.link_lanes(i) for i in range(len(self.fabric.links))]
         self.configuration: Configuration | None = None
-        self.history: dict[int, list[int]] = {0: list(self.links)}  # links from a cycle on
+        self.history: dict[int, list[Word]] = {0: list(self.links)}  # links from a cycle on
+
+    def nothing(self) -> list[Word]:
+        """Zero in every lane of every PE."""
+        return [[0] * kind.lanes for kind in self.fabric.kinds]
 
     def launch(self, taken: int, op: dict[str, int]) -> Launch:
         """Run an operation that is taken in a cycle."""
@@ -114,8 +136,7 @@ class Reference:
         n = op["iterations"]
         steps = (n - 1) * c.ii + c.depth if n else 0
         if self.fabric.pipelined:
-            size = self.fabric.size
-            self.pending, self.fourth, self.third, self.made = ([0] * size for _ in range(4))
+            self.pending, self.fourth, self.third, self.made = (self.nothing() for _ in range(4))
             self.shown = [], False
         for t in range(steps):
             now = self._step(found, now + 1, t, n, const, init, arrays)
@@ -174,49 +195,44 @@ class Reference:
         c = self.configuration
         assert c is not None
         k, context = divmod(t, c.ii)
-        y, later = [0] * self.fabric.size, [0] * self.fabric.size
-        accesses = []
+        y, later = self.nothing(), self.nothing()
+        accesses: list[Access] = []
         outside = False
         for pe in range(self.fabric.size):
             fields = c.entry(pe, context).fields
             mine, start = const.get((pe, context), 0), init.get((pe, context), 0)
             i = k - fields.get("stage", 0)
-            values = []
+            values: list[Word] = []
             for bit, name in enumerate("abcp"):
-                value = self._source(pe, name, fields, mine, 0)
+                value = self._source(pe, name, fields, mine, self.nothing()[pe])
                 if fields.get("initial", 0) >> bit & 1 and i < fields.get("first", 0):
-                    value = start
+                    value = [start] * len(value)
                 values.append(value)
-            a, b, _, p = values
             operation = BY_NUMBER.get(fields.get("op", 0))
             if operation is None or not self.fabric.kinds[pe].executes(operation):
                 continue
-            if (p == 0) != bool(fields.get("negate", 0)):
-                continue
+            holds = [(p == 0) == bool(fields.get("negate", 0)) for p in values[3]]
             active = 0 <= i < n
             name = operation.name
-            if name in ("load", "store"):
+            if name in ("load", "store", "load_lanes", "store_lanes"):
                 number = fields.get("array", 0)
-                space, element, base, length = arrays[number] if number < len(arrays) else (0, 0, 0, 0)
-                if active and (a >= length or (name == "store" and space != OUT)):
-                    outside = True
-                elif active:
-                    address = base + a * (1 if element else 4)
-                    accesses.append(Access(pe, name == "store", space, address, element, b))
+                array = arrays[number] if number < len(arrays) else [0, 0, 0, 0]
+                asked = self._access(pe, name, holds, values, array)
+                if active and asked is not None:
+                    accesses += asked
+                    outside |= not asked
             elif name == "table":
                 table = c.tables.get(pe, ())
-                place = a + (mine & 0xFFFF)
-                if active and (a >= mine >> 16 or place >= len(table)):
-                    outside = True
-                elif active:
-                    later[pe] = table[place]
-            elif name == "const":
-                y[pe] = mine
+                for lane, a in enumerate(values[0]):
+                    place = a + (mine & 0xFFFF)
+                    if active and holds[lane] and (a >= mine >> 16 or place >= len(table)):
+                        outside = True
+                    elif active and holds[lane]:
+                        later[pe][lane] = table[place]
             elif not name.startswith("opaque"):
-                meaning = operations.OPERATIONS[name].meaning
-                assert meaning is not None
-                data = [v - (v >> 31 << 32) for v in values[: operation.operands]]
-                (y if operation.latency == 1 else later)[pe] = meaning(*data) & MASK
+                made = self._made(operation.name, mine, values)
+                found_ = [m if h else 0 for m, h in zip(made, holds, strict=True)]
+                (y if operation.latency == 1 else later)[pe] = found_
         loaded = later
         if self.fabric.pipelined:
             # Of the step before.
@@ -230,8 +246,43 @@ class Reference:
             self._clock(context, y, later, const)
             self.history[begin + 1] = list(self.links)
 
+    def _access(
+        self, pe: int, name: str, holds: list[bool], values: list[Word], array: list[int]
+    ) -> list[Access] | None:
+        """The access of an operation: None where there is none, an empty list where it must not be."""
+        space, element, base, length = array
+        wide = len(holds) if name.endswith("lanes") else 1
+        mask = holds if wide > 1 else [holds[0]]
+        if not any(mask):
+            return None
+        first, width = values[0][0], 1 if element else 4
+        together = first % wide or base % (wide * width)
+        if first + wide > length or together or (name.startswith("store") and space != OUT):
+            return []
+        address = base + first * width
+        return [Access(pe, name.startswith("store"), space, address, element, values[1], wide, mask)]
+
+    def _made(self, name: str, const: int, values: list[Word]) -> Word:
+        """What an operation makes without memory, in every lane."""
+        a, b = values[0], values[1]
+        lanes = range(len(a))
+        if name == "const":
+            return [const] * len(a)
+        if name == "lane":
+            return list(lanes)
+        if name == "sum_lanes":
+            return [sum(a) & MASK] * len(a)
+        if name == "max_lanes":
+            return [max(a, key=lambda v: v - (v >> 31 << 32))] * len(a)
+        if name == "rotate_lanes":
+            return [a[(lane + b[0]) % len(a)] for lane in lanes]
+        operation = operations.OPERATIONS[name]
+        assert operation.meaning is not None
+        data = ([v - (v >> 31 << 32) for v in value] for value in values[: operation.operands])
+        return [operation.meaning(*own) & MASK for own in zip(*data, strict=True)]
+
     def _serve(
-        self, found: Launch, begin: int, accesses: list[Access], outside: bool, later: list[int]
+        self, found: Launch, begin: int, accesses: list[Access], outside: bool, later: list[Word]
     ) -> int:
         """The last cycle of the accesses of a step, of which the first is `begin`."""
         if outside:
@@ -243,59 +294,71 @@ class Reference:
         found.stalls += now - begin
         return now
 
-    def _cycle(self, found: Launch, now: int, waiting: list[Access], later: list[int]) -> list[Access]:
+    def _cycle(self, found: Launch, now: int, waiting: list[Access], later: list[Word]) -> list[Access]:
         """Serve what one cycle serves; what stays open."""
         held = self.held(now)
         reads: dict[tuple[int, int], int] = {}
         opened = []
-        unread = {access.bank(self.config) for access in waiting if not access.store}
+        unread = {place for access in waiting if not access.store for place in access.banks(self.config)}
         for access in waiting:
             if access.store:
                 continue
-            space, bank, word = access.bank(self.config)
-            others = (held.acc >> bank & 1, held.scratch, held.out)[space]
-            if not others and reads.setdefault((space, bank), word) == word:
-                memory, at = self.memories[space], access.address
-                width = 1 if access.element else 4
-                data = memory[at : at + width]
-                later[access.pe] = int.from_bytes(data, "little", signed=access.element != 2) & MASK
-            else:
+            banks = access.banks(self.config)
+            others = any((held.acc >> bank & 1, held.scratch, held.out)[space] for space, bank, _ in banks)
+            mine = not others and [reads.setdefault((s, bank), word) == word for s, bank, word in banks]
+            if not mine or not all(mine):
                 opened.append(access)
+                continue
+            memory, width = self.memories[access.space], access.width
+            got = []
+            for lane in range(access.wide):
+                at = access.address + lane * width
+                data = memory[at : at + width]
+                got.append(int.from_bytes(data, "little", signed=access.element != 2) & MASK)
+            if access.wide == 1:
+                later[access.pe] = got * len(later[access.pe])
+            else:
+                later[access.pe] = [g if m else 0 for g, m in zip(got, access.mask, strict=True)]
         written = set()
         for access in waiting:
             if not access.store:
                 continue
-            space, bank, word = access.bank(self.config)
-            first = bank not in written
-            written.add(bank)
-            if not first or (space, bank, word) in unread:
+            places = access.banks(self.config)
+            first = written.isdisjoint(places_ := {place[:2] for place in places})
+            written |= places_
+            if not first or unread.intersection(places):
                 opened.append(access)
                 continue
-            width = 1 if access.element else 4
-            value = access.value & (1 << 8 * width) - 1
-            self.memories[OUT][access.address : access.address + width] = value.to_bytes(width, "little")
-            found.stores.append((now, access.pe, access.address, value))
+            for lane in range(access.wide):
+                if access.mask[lane]:
+                    value = access.value[lane] & (1 << 8 * access.width) - 1
+                    at = access.address + lane * access.width
+                    self.memories[OUT][at : at + access.width] = value.to_bytes(access.width, "little")
+                    found.stores.append((now, access.pe, at, value))
         return sorted(opened, key=lambda access: access.pe)
 
-    def _source(self, pe: int, name: str, fields: dict[str, int], const: int, y: int) -> int:
-        sources = layout(self.fabric, pe).sources[name]
+    def _source(self, pe: int, name: str, fields: dict[str, int], const: int, y: Word) -> Word:
+        sources, lanes = layout(self.fabric, pe).sources[name], self.fabric.kinds[pe].lanes
         number = fields.get(name, 0)
         source = sources[number if number < len(sources) else 0]
         if source.startswith("in"):
-            return self.links[self.fabric.incoming[pe][int(source[2:])]]
+            link = self.links[self.fabric.incoming[pe][int(source[2:])]]
+            return link if len(link) == lanes else link * lanes
         file, at = self.files[pe], fields.get("read_at", 0)
         return {
-            "zero": 0,
-            "always": 1,
-            "const": const,
+            "zero": [0] * lanes,
+            "always": [1] * lanes,
+            "const": [const] * lanes,
             "result": self.result[pe],
-            "register": (file[at] if at < len(file) else file[0]) if file else 0,
+            "register": (file[at] if at < len(file) else file[0]) if file else [0] * lanes,
             "y": y,
             "y2": self.pending[pe],
             "y4": self.fourth[pe],
         }[source]
 
-    def _clock(self, context: int, y: list[int], later: list[int], const: dict[tuple[int, int], int]) -> None:
+    def _clock(
+        self, context: int, y: list[Word], later: list[Word], const: dict[tuple[int, int], int]
+    ) -> None:
         """All registers at once."""
         c = self.configuration
         assert c is not None
@@ -309,7 +372,8 @@ class Reference:
 
             for i, link in enumerate(self.fabric.outgoing[pe]):
                 if moves(f"out{i}"):
-                    links[link] = self._source(pe, f"out{i}", fields, mine, y[pe])
+                    value = self._source(pe, f"out{i}", fields, mine, y[pe])
+                    links[link] = value[: self.fabric.link_lanes(link)]
             if moves("result"):
                 results[pe] = self._source(pe, "result", fields, mine, y[pe])
             if files[pe] and moves("write"):

@@ -14,7 +14,7 @@ from hw.rtl.cgra.ports import Ports
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_only_a_load_is_served(pipelined: bool) -> None:
     """A port without an access may show the address that another one loads: nothing comes to it."""
-    ports = Ports(load("test"), 3, pipelined)
+    ports = Ports(load("test"), [1] * 3, pipelined)
 
     async def bench(ctx: Any) -> None:
         for shown in (ports.access, ports.new):
@@ -35,7 +35,7 @@ def test_only_a_load_is_served(pipelined: bool) -> None:
 
 def test_waiting_tells_that_an_access_is_open() -> None:
     """Two words of one bank: the second waits; then the first is not there any more."""
-    ports = Ports(load("test"), 2, pipelined=True)
+    ports = Ports(load("test"), [1] * 2, pipelined=True)
     bank = 4 * len(ports.scratch.enable)  # from a word to the next one of its bank
 
     async def bench(ctx: Any) -> None:

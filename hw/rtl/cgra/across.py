@@ -1,0 +1,88 @@
+"""The unit of a processing element for all of its lanes together."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.rtl.bits import log2, rotate_right, where
+from hw.rtl.cgra.units import WIDTH, later
+
+
+class Across(Component):
+    """The sum or the greatest of all lanes of A, in every lane, or the lanes rotated; 0 where nothing starts.
+
+    `start` says for each lane that an operation of this unit executes and its predicate holds. Lane i gets
+    the greatest (`greatest`), lane i + `by` (`rotates`), else the sum.
+
+    **Timing.** As `Multiplier`: operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on,
+    until the next step has ended; where the unit is pipelined, in the step after that one.
+    """
+
+    def __init__(self, lanes: int, pipelined: bool = False):
+        self._lanes, self._pipelined = lanes, pipelined
+        super().__init__(
+            {
+                "start": In(lanes),
+                "greatest": In(1),
+                "rotates": In(1),
+                "advance": In(1),
+                "a": In(WIDTH * lanes),
+                "by": In(log2(lanes)),
+                "y": Out(WIDTH * lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        greatest, rotates = self.greatest, self.rotates
+        rotated = rotate_right(m, self.a, self.by, unit=WIDTH)
+        words = self._half(m, [self.a.word_select(i, WIDTH) for i in range(self._lanes)], greatest)
+        words, rotated, start, greatest, rotates = self._held(m, "first", words, rotated, greatest, rotates)
+        if self._pipelined:
+            words = self._half(m, words, greatest)
+            words, rotated, start, greatest, rotates = self._held(
+                m, "second", words, rotated, greatest, rotates, start
+            )
+        while len(words) > 1:
+            words = self._half(m, words, greatest)
+        m.d.comb += self.y.eq(
+            Cat(
+                where(start[i], Mux(rotates, rotated.word_select(i, WIDTH), words[0]))
+                for i in range(self._lanes)
+            )
+        )
+        return m
+
+    def _half(self, m: Module, words: list[Value], greatest: Value) -> list[Value]:
+        """Of every two neighbours their sum, or the greater one; a single word stays."""
+        found: list[Value] = []
+        for i, (one, other) in enumerate(zip(words[::2], words[1::2], strict=False)):
+            word = Signal(WIDTH, name=f"of{2 * self._lanes // len(words)}_{i}")
+            less = one.as_signed() < other.as_signed()
+            m.d.comb += word.eq(Mux(greatest, Mux(less, other, one), one + other))
+            found.append(word)
+        return found or words
+
+    def _held(
+        self,
+        m: Module,
+        name: str,
+        words: list[Value],
+        rotated: Value,
+        greatest: Value,
+        rotates: Value,
+        start: Value | None = None,
+    ) -> tuple[list[Value], Value, Value, Value, Value]:
+        """All of it, of the step before."""
+
+        def held(what: str, value: Value) -> Value:
+            return later(m, self.advance, f"{name}_{what}", value, reset=what == "start")
+
+        return (
+            [held(f"word{i}", word) for i, word in enumerate(words)],
+            held("rotated", rotated),
+            held("start", self.start if start is None else start),
+            held("greatest", greatest),
+            held("rotates", rotates),
+        )
