@@ -58,6 +58,29 @@ _HALF_EVEN = (
     f"((w := {{0}} * {{1}}) + ((1 << {_SHIFT}) - 1 >> 1) + (w >> {_SHIFT} & -(-{_SHIFT} >> 6)) >> {_SHIFT})"
 )
 
+_HALF_UP = f"(({{0}} * {{1}} + (1 << {_SHIFT} >> 1)) >> {_SHIFT})"
+
+
+def _quantised(rounded: str) -> str:
+    """A rounded product as a byte: with a zero point, and within limits (`quantisation`)."""
+    zero = "(({2} >> 6 & 511 ^ 256) - 256)"
+    low, high = (
+        f"(({{2}} >> {by} & 255) - (0 if {{2}} < 0 else ({{2}} >> {by} & 128) << 1))" for by in (15, 23)
+    )
+    value = f"({rounded} + {zero} + {_SIGN} & {MASK}) - {_SIGN}"
+    return f"({high} if (u := {value}) > {high} else {low} if u < {low} else u)"
+
+
+def quantisation(shift: int, zero: int, low: int, high: int) -> int:
+    """The third operand of `requantise`, as a signed number of 32 bits.
+
+    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high` are bytes: signed, or unsigned if `high` is more
+    than 127.
+    """
+    limits = (low & 255) << 15 | (high & 255) << 23 | (high > 127) << 31
+    return wrap(shift & 63 | (zero & 511) << 6 | limits)
+
+
 #: All operations by name. Shift amounts count modulo 32, those of products modulo 64.
 SEMANTICS = {
     s.name: s
@@ -94,7 +117,10 @@ SEMANTICS = {
         Semantics("clz", 1, f"({BITS} - ({{0}} & {MASK}).bit_length())"),
         Semantics("shr_logical", 2, f"(({{0}} & {MASK}) >> ({{1}} & 31))", wraps=True),
         # The 64-bit product shifted right: halves rounded up, or to the even neighbour.
-        Semantics("mul_shift_round", 3, f"(({{0}} * {{1}} + (1 << {_SHIFT} >> 1)) >> {_SHIFT})", wraps=True),
+        Semantics("mul_shift_round", 3, _HALF_UP, wraps=True),
         Semantics("mul_shift_round_even", 3, _HALF_EVEN, wraps=True),
+        # The same, made a byte.
+        Semantics("requantise", 3, _quantised(_HALF_UP)),
+        Semantics("requantise_even", 3, _quantised(_HALF_EVEN)),
     )
 }

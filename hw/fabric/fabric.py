@@ -50,6 +50,8 @@ class PEKind:
             raise InputError(f"{place}: lanes must be 1, 2, 4, 8 or {MOST_LANES}, not {self.lanes}")
         if Unit.LANES in self.units and self.lanes == 1:
             raise InputError(f"{place}: a unit for all lanes together needs more than one lane")
+        if Unit.QUANTISER in self.units and Unit.MULTIPLIER not in self.units:
+            raise InputError(f"{place}: a quantiser needs the multiplier, whose products it makes bytes")
         known = {o.name for o in OPERATIONS.values() if o.unit in self.units & {Unit.ALU, Unit.MULTIPLIER}}
         known |= {PREDICATE}
         if not self.without <= known:

@@ -21,6 +21,7 @@ class Unit(enum.StrEnum):
     TABLE = "table"
     MEMORY = "memory"
     LANES = "lanes"
+    QUANTISER = "quantiser"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ OPERATIONS = {
         *(
             PEOperation(name, i, SEMANTICS[name].operands, Unit.MULTIPLIER, 2)
             for i, name in enumerate(_PRODUCTS, start=32)
+        ),
+        *(
+            PEOperation(name, i, SEMANTICS[name].operands, Unit.QUANTISER, 2)
+            for i, name in enumerate(("requantise", "requantise_even"), start=36)
         ),
         # The operands are the index of an element, and for stores the value.
         PEOperation("table", 40, 1, Unit.TABLE, 2),

@@ -34,6 +34,10 @@ MACHINES: dict[str, MachineConfig] = {
         random_fabric(random.Random(4), 2, 3), rows=8, cols=8, acc_bytes=8192, acc_banks=8, store_bytes=32
     ),
     "pipelined": machine_of(replace(random_fabric(random.Random(2), 3, 3), pipelined=True), acc_banks=2),
+    "lanes": machine_of(
+        random_fabric(random.Random(9), 2, 3, lanes=4), rows=8, cols=8, acc_bytes=8192, acc_banks=2
+    ),
+    "pipelined lanes": machine_of(replace(random_fabric(random.Random(5), 2, 2, lanes=2), pipelined=True)),
     "mesh4x4": machine_of(fabric.load("mesh4x4")).replace(scratch_bytes=32768, imem_words=512),
 }
 

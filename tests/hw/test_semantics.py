@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from hw import isa
-from hw.semantics import SEMANTICS, wrap
+from hw.semantics import SEMANTICS, quantisation, wrap
 
 #: Limits, and amounts around which shifts begin again.
 EDGES = (0, 1, 2, -1, -2, 31, 32, 33, 63, 64, 65, -128, 127, -(2**31), 2**31 - 1)
@@ -53,7 +53,33 @@ MEANING: dict[str, Callable[..., int]] = {
     "shr_logical": lambda a, b: a % 2**32 // 2 ** (b % 32),
     "mul_shift_round": _half_up,
     "mul_shift_round_even": _half_even,
+    "requantise": lambda a, b, c: _byte(wrap(_half_up(a, b, c)), c),
+    "requantise_even": lambda a, b, c: _byte(wrap(_half_even(a, b, c)), c),
 }
+
+
+def _byte(value: int, packed: int) -> int:
+    bits = f"{packed % 2**32:032b}"
+    unsigned, high, low, zero = (int(bits[a:b], 2) for a, b in ((0, 1), (1, 9), (9, 17), (17, 26)))
+    if not unsigned:
+        low, high = (x - 256 if x > 127 else x for x in (low, high))
+    value = wrap(value + (zero - 512 if zero > 255 else zero))
+    return high if value > high else max(value, low)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-128, 127), (0, 255), (3, 100), (0, 127)])
+def test_requantise_is_rounding_zero_point_and_limits(low: int, high: int) -> None:
+    rng = random.Random(low)
+    for _ in range(2000):
+        a, b, shift, zero = (
+            rng.randrange(-9999, 9999),
+            rng.randrange(1 << 31),
+            rng.randint(20, 45),
+            rng.randint(-128, 255),
+        )
+        packed = quantisation(shift, zero, low, high)
+        expected = min(max(wrap(_half_even(a, b, shift)) + zero, low), high)
+        assert SEMANTICS["requantise_even"].value(a, b, packed) == expected
 
 
 @pytest.mark.parametrize("name", SEMANTICS)

@@ -120,12 +120,17 @@ class Ahead:
 
     def multiplier(self) -> tuple[Signal, Signal, Signal]:
         """Whether a product is started, whether it is shifted, and to even."""
-        names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
+        names = [o.name for o in OPERATIONS.values() if o.unit in (Unit.MULTIPLIER, Unit.QUANTISER)]
+        even = ("mul_shift_round_even", "requantise_even")
         return (
             self.held("multiplies", self._is(*names)),
-            self.held("shifted", self._is("mul_shift_round", "mul_shift_round_even")),
-            self.held("even", self._is("mul_shift_round_even")),
+            self.held("shifted", self._is("mul_shift_round", "requantise", *even)),
+            self.held("even", self._is(*even)),
         )
+
+    def quantises(self) -> Signal:
+        """Whether a product becomes a byte."""
+        return self.held("quantises", self._is("requantise", "requantise_even"))
 
     def operand(self, name: str, readable: Value | None) -> Operand:
         """A data operand. An absolute value is that of operand B, a constant a copy of operand A."""
@@ -136,7 +141,7 @@ class Ahead:
         if Unit.ALU in self._kind.units:
             if name == "a":
                 nothing = self._is("abs", "const", "lane")
-                const = self._is("const") | (const & ~self._is("abs") & ~initial)
+                const = self._is("const") | (const & ~self._is("abs", "lane") & ~initial)
             elif name == "b":
                 absolute = self._is("abs")
                 select = Mux(absolute, self.fields["a"], select)

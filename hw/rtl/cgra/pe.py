@@ -213,8 +213,11 @@ class ProcessingElement(Component):
             sooner.append(Cat(*parts))
         if Unit.MULTIPLIER in units:
             (start, shifted, even), parts = ahead.multiplier(), []
+            quantises = Unit.QUANTISER in units
+            quantise = ahead.quantises() if quantises else None
             for lane in lanes:
-                m.submodules[self._named("multiplier", lane)] = multiplier = Multiplier(pipelined)
+                m.submodules[self._named("multiplier", lane)] = multiplier = Multiplier(pipelined, quantises)
+                m.d.comb += [multiplier.quantise.eq(quantise)] if quantise is not None else []
                 m.d.comb += [
                     multiplier.start.eq(start & begins[lane]),
                     multiplier.shifted.eq(shifted),

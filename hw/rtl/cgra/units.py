@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.fabric import PEKind
 from hw.fabric.operations import OPERATIONS
-from hw.rtl.bits import from_mask, where
+from hw.rtl.bits import from_mask, total, where
 
 WIDTH = 32
 #: Attributes of memories that are block RAM although they have few words. What is read while it is
@@ -221,27 +221,25 @@ class Multiplier(Component):
     """Products, whole or shifted and rounded; 0 in steps to which no product belongs.
 
     `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
-    is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even.
+    is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even. Where the unit
+    `quantises`, that bit says that the product becomes a byte, as the rest of C has it
+    (`hw.semantics.quantisation`).
 
     **Timing.** Operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on, until the next
     step has ended; where the unit is pipelined, in the step after that one.
     """
 
-    start: In(1)
-    shifted: In(1)
-    even: In(1)
-    advance: In(1)
-    a: In(WIDTH)
-    b: In(WIDTH)
-    c: In(WIDTH)
-    y: Out(WIDTH)
-
-    def __init__(self, pipelined: bool = False):
-        self._pipelined = pipelined
-        super().__init__()
+    def __init__(self, pipelined: bool = False, quantises: bool = False):
+        self._pipelined, self._quantises = pipelined, quantises
+        bits = dict.fromkeys(("start", "shifted", "even", "advance"), In(1))
+        words = dict.fromkeys("abc", In(WIDTH))
+        super().__init__({**bits, **({"quantise": In(1)} if quantises else {}), **words, "y": Out(WIDTH)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        limits: Value = Const(0, 0)
+        if self._quantises:
+            limits = Cat(self.quantise & self.start, self.c[_SHIFT_BITS:])
         amount = where(self.shifted, self.c[:_SHIFT_BITS])
         product, started, even = Signal(2 * WIDTH), self.start, self.even
         if self._pipelined:
@@ -252,18 +250,49 @@ class Multiplier(Component):
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, 2)
             value, lost, amount, even = self._held(m, "second", value, lost, amount, even)
             value, lost = self._shifted(m, value, lost, amount, _SHIFT_BITS - 3)
+            limits = self._late_limits(m, 2, limits)
         else:
             m.d.comb += product.eq(self._sum(*self._parts()))
             product, amount, started, even = self._held(m, "first", product, amount, started, even)
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, _SHIFT_BITS - 1)
+            limits = self._late_limits(m, 1, limits)
         # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
         half, floor, tie, rounded = value[0], value[1:], Signal(), Signal(WIDTH)
-        m.d.comb += [
-            tie.eq(even & half & ~lost.any()),
-            rounded.eq(floor + half),
-            self.y.eq(Cat(rounded[0] & ~tie, rounded[1:])),
-        ]
+        m.d.comb += tie.eq(even & half & ~lost.any())
+        if not self._quantises:
+            m.d.comb += [rounded.eq(floor + half), self.y.eq(Cat(rounded[0] & ~tie, rounded[1:]))]
+            return m
+        # With a zero point the lowest bit of the sum is not that of the rounded product.
+        zero = where(limits[0], Cat(limits[1:10], limits[9].replicate(WIDTH - 9)))
+        carry = half & ~(tie & ~floor[0])
+        m.d.comb += [rounded.eq(total(floor, zero, carry)), self.y.eq(self._limited(m, rounded, limits))]
         return m
+
+    def _late_limits(self, m: Module, steps: int, limits: Value) -> Value:
+        """What makes a product a byte, of so many steps before."""
+        for step in range(steps if len(limits) else 0):
+            limits = later(m, self.advance, f"limits{step}", limits, reset=True)
+        return limits
+
+    @staticmethod
+    def _limited(m: Module, value: Value, limits: Value) -> Value:
+        """The value, or where it is to be a byte the limit beyond which it lies."""
+        byte, bits = 8, 9
+        unsigned = limits[-1]
+        low, high, least, most = (Signal(signed(bits), name=n) for n in ("low", "high", "least", "most"))
+        below, above = Signal(), Signal()
+        first, last = limits[10 : 10 + byte], limits[10 + byte : 10 + 2 * byte]
+        # Of numbers that nine bits do not hold the sign is enough.
+        small, sign = value[byte:].all() | ~value[byte:].any(), value[-1]
+        m.d.comb += [
+            low.eq(Cat(first, first[-1] & ~unsigned).as_signed()),
+            high.eq(Cat(last, last[-1] & ~unsigned).as_signed()),
+            above.eq(Mux(small, value[:bits].as_signed() > high, ~sign)),
+            below.eq(~above & Mux(small, value[:bits].as_signed() < low, sign)),
+            least.eq(Mux(above, high, low)),
+            most.eq(Mux(above | below, least, value[:bits].as_signed())),
+        ]
+        return Mux(limits[0], most, value.as_signed())
 
     def _held(self, m: Module, name: str, *values: Value) -> list[Signal]:
         """Some values of the step before."""

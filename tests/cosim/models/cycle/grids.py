@@ -28,12 +28,15 @@ from hw.fabric.bitstream import (
     encode,
     to_bytes,
 )
+from hw.fabric.operations import LOADS, STORES
+from hw.semantics import quantisation
 from sw.ir.intrinsics import KEEP
 
 Change = Callable[[random.Random, list[int]], list[int]]
 
 #: Elements that arrays have at least: one more than the greatest tame value.
 TAME = 64
+_UNITS = (Unit.ALU, Unit.MULTIPLIER, Unit.TABLE, Unit.MEMORY)
 _ALU = ("and", "or", "xor", "min", "max", "select", "mov", "abs", "clz", "shr", "lt", "ne", "ge", "const")
 #: Where things lie: bytes of the scratchpad and of memory, rows of the accumulator.
 WORDS, BYTES, STREAMS = 0, 384, 512
@@ -41,16 +44,22 @@ SPARE = 64  # at the end of the scratchpad
 SCRATCH_AT, A_AT, B_AT, STORE_AT = 0x8000, 0x4000, 0x6000, 0x20000
 
 
-def random_fabric(r: random.Random, rows: int = 0, cols: int = 0) -> Fabric:
-    """A fabric of at most 3 x 3 PEs of random kinds; the first has a memory port and an ALU."""
+def random_fabric(r: random.Random, rows: int = 0, cols: int = 0, lanes: int = 1) -> Fabric:
+    """A fabric of at most 3 x 3 PEs of random kinds; the first has a memory port and an ALU.
+
+    Where there are several `lanes`, the first PE and most others have them.
+    """
     rows, cols = rows or r.randint(1, 3), cols or r.randint(1, 3)
     kinds = []
     for pe in range(rows * cols):
-        units = {unit for unit in Unit if unit is not Unit.LANES and r.random() < 0.6} | (
-            {Unit.ALU, Unit.MEMORY} if pe == 0 else set()
-        )
+        units = {unit for unit in _UNITS if r.random() < 0.6}
+        units |= {Unit.ALU, Unit.MEMORY} if pe == 0 else set()
         words = r.choice([64, 70, 80]) if Unit.TABLE in units else 0
-        whole = PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words)
+        own = 1
+        if lanes > 1 and (pe == 0 or r.random() < 0.7):
+            own = lanes
+            units |= {Unit.LANES, *({Unit.QUANTISER} if Unit.MULTIPLIER in units else ())}
+        whole = PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words, lanes=own)
         lacked = [
             n for n in ("and", "clz", "select", "mul") if whole.executes(OPERATIONS[n]) and r.random() < 0.2
         ]
@@ -83,6 +92,7 @@ def fill(fabric: Fabric, words: int) -> Configuration:
 def random_arrays(r: random.Random, config: MachineConfig, *, wild: bool = False) -> tuple[ArrayEntry, ...]:
     """Arrays of all spaces; the last one lies in the output buffer. Wild ones may lie outside."""
     half, row = config.out_bytes // 2, config.derived.acc_word_bytes
+    lanes = config.cgra.lanes if config.cgra is not None else 1
     rows = config.derived.acc_words // 4  # to three times that: where no product writes
     found = []
     for space in [*(r.choice([0, 0, 1, 2, 2]) for _ in range(r.randint(0, 5))), 2]:
@@ -95,7 +105,7 @@ def random_arrays(r: random.Random, config: MachineConfig, *, wild: bool = False
         else:
             room = half - size * length
             base = 4 * r.randint(0, room // 4) if element == 0 else half + r.randint(0, room)
-        found.append(ArrayEntry(space, element, base, length))
+        found.append(ArrayEntry(space, element, base - base % (size * lanes), length))
         if wild and r.random() < 0.1:
             bad = (
                 r.randrange(4),
@@ -154,13 +164,21 @@ def _entry(
     names += ["mul", "mul_shift_round", "mul_shift_round_even"] * (2 * (Unit.MULTIPLIER in kind.units))
     names += ["table"] * (3 * (Unit.TABLE in kind.units))
     names += ["load", "store"] * (6 * (Unit.MEMORY in kind.units))
+    if kind.lanes > 1:
+        names += ["load_lanes", "store_lanes"] * (8 * (Unit.MEMORY in kind.units))
+        names += ["lane"] * (Unit.ALU in kind.units)
+        names += ["max_lanes", "rotate_lanes"] * (Unit.LANES in kind.units)
+        names += ["requantise", "requantise_even"] * (2 * (Unit.QUANTISER in kind.units))
     name = r.choice(names)
     fields["op"] = OPERATIONS[name].number
     const, source = r.randrange(TAME), shape.sources["a"].index("const")
-    if name == "store":
+    if name in STORES:
         fields["array"] = r.choice([i for i, array in enumerate(arrays) if array.space == 2])
-    elif name == "load":
+    elif name in LOADS:
         fields["array"] = r.randrange(len(arrays))
+    elif name.startswith("requantise"):
+        fields |= {"c": source, "initial": fields["initial"] & ~4}
+        const = quantisation(r.randint(6, 40), r.randrange(20), 0, TAME - 1)
     elif name == "mul":
         fields |= {"b": source, "initial": fields["initial"] & ~2}
         const = r.randrange(2)
@@ -171,7 +189,11 @@ def _entry(
         const = TAME << 16 | r.randint(0, kind.table_words - TAME)
         if fields["a"] == source:
             fields["a"] = shape.sources["a"].index("result")
-    return Entry(fields, const, r.randrange(TAME)), not name.startswith(("mul", "table"))
+    if name in ("load_lanes", "store_lanes"):
+        fields |= {"a": source, "initial": fields["initial"] & ~1}
+        const -= const % kind.lanes
+    fixed = name.startswith(("mul", "table", "requantise")) or name.endswith("_lanes")
+    return Entry(fields, const, r.randrange(TAME)), not fixed
 
 
 def _number(register: int, value: int) -> list[str]:

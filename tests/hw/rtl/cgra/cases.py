@@ -67,7 +67,7 @@ def _wide(kind: PEKind, lanes: int, *units: Unit) -> PEKind:
 
 
 _LANES = (
-    (small((_wide(FULL, 4, Unit.LANES), ARITHMETIC, PORT, _wide(FULL, 4)), 2, 2), 8),
+    (small((_wide(FULL, 4, Unit.LANES), ARITHMETIC, PORT, _wide(FULL, 4, Unit.QUANTISER)), 2, 2), 8),
     (
         small((_wide(PORT, 8), _wide(FULL, 8), NOTHING, FULL, PLAIN, _wide(FEW, 8, Unit.LANES)), 2, 3, 7, 2),
         16,

@@ -11,7 +11,6 @@ from tests.hw.rtl.cgra.bench import run
 from tests.hw.rtl.cgra.cases import FABRICS, machine, random_case
 
 
-
 @pytest.mark.parametrize("number", sweep(range(len(FABRICS)), kept=(1, 3, 5, 8, 14)))
 def test_random_configurations(number: int) -> None:
     fabric, banks = FABRICS[number]

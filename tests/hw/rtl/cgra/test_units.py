@@ -12,12 +12,13 @@ from amaranth.sim import Simulator
 from hw.fabric import OPERATIONS, PEKind, Unit
 from hw.fabric.operations import OPERATION_BITS
 from hw.rtl.cgra.units import Alu, Multiplier, alu_control
+from hw.semantics import quantisation
 
 MASK = 0xFFFFFFFF
 EDGES = [0, 1, -1, 2, -2, 31, 32, 33, 63, 64, -64, 0x7FFFFFFF, -0x80000000, -0x7FFFFFFF, 0x40000000, 0xFFFF]
 WHOLE = PEKind("whole", frozenset({Unit.ALU}))
 #: What has no meaning of its own: memory, constants, names.
-WITHOUT = {"const", "table", "load", "store", "opaque", "opaque_memory"}
+WITHOUT = {"const", "lane", "table", "load", "store", "opaque", "opaque_memory"}
 
 
 def operands(count: int, seed: int) -> list[tuple[int, int, int]]:
@@ -79,11 +80,13 @@ def test_the_alu(pipelined: bool) -> None:
     simulator.run()
 
 
+@pytest.mark.parametrize("quantises", [False, True])
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_the_multiplier(pipelined: bool) -> None:
+def test_the_multiplier(pipelined: bool, quantises: bool) -> None:
     """A product per step, in every order of operations, also where steps take several cycles."""
-    unit, r = Multiplier(pipelined), random.Random(7)
-    names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
+    unit, r = Multiplier(pipelined, quantises), random.Random(7)
+    units = (Unit.MULTIPLIER, Unit.QUANTISER) if quantises else (Unit.MULTIPLIER,)
+    names = [o.name for o in OPERATIONS.values() if o.unit in units]
     work = [(name, values) for name in names for values in operands(200, len(name))]
     # Shifts of every amount, halves among what is lost.
     for amount in range(70):
@@ -92,6 +95,11 @@ def test_the_multiplier(pipelined: bool) -> None:
             left, right = 1 << min(half, 29), 1 << max(0, half - 29)
             work += [(name, (r.choice([1, -1, 3, -3]) * left, r.choice([1, -1]) * right, amount))]
             work += [(name, (-0x80000000, r.choice([-0x80000000, 0x7FFFFFFF, 1]), amount))]
+    # Products of the size of bytes and somewhat more, zero points, limits of both kinds.
+    for _ in range(1000 * quantises):
+        low, high = r.choice([(-128, 127), (0, 255), (-20, 90), (17, 200), (50, 40)])
+        packed = quantisation(r.randint(0, 40), r.randint(-256, 255), low, high)
+        work += [(r.choice(names[3:]), (r.randint(-600, 600), 1 << (packed & 63) >> 1 & 0x7FFFFFFF, packed))]
     r.shuffle(work)
 
     async def bench(ctx: Any) -> None:
@@ -100,7 +108,9 @@ def test_the_multiplier(pipelined: bool) -> None:
         for name, values in work:
             starts = r.random() < 0.9
             ctx.set(unit.shifted, name != "mul")
-            ctx.set(unit.even, name == "mul_shift_round_even")
+            ctx.set(unit.even, name.endswith("even"))
+            if quantises:
+                ctx.set(unit.quantise, name.startswith("requantise"))
             ctx.set(unit.start, starts)
             for port, value in zip((unit.a, unit.b, unit.c), values, strict=True):
                 ctx.set(port, value & MASK)
@@ -116,7 +126,7 @@ def test_the_multiplier(pipelined: bool) -> None:
                 await ctx.tick()
             begun.append((name, values) if starts else None)
 
-    assert len(names) == 3
+    assert len(names) == 3 + 2 * quantises
     simulator = Simulator(unit)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
