@@ -41,17 +41,17 @@ class Scalar:
 class Flow:
     """The value of a node, or of an operation (its number) that stands for none, iterations before.
 
-    `lanes` are those of it that arrive, where they differ from each other.
+    `lanes` is how many of its lanes arrive; None where all are the same.
     """
 
     node: NodeId | None
     operation: int | None
     distance: int
-    lanes: int = 1
+    lanes: int | None = None
 
     def __str__(self) -> str:
         source = f"operation {self.operation}" if self.node is None else f"node {self.node}"
-        lanes = f", in {self.lanes} lanes" if self.lanes > 1 else ""
+        lanes = "" if self.lanes is None else f", with lanes = {self.lanes}"
         return f"{source}, {self.distance} iterations before{lanes}"
 
 
@@ -154,7 +154,7 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
         if not isinstance(given, Edge):
             facts[f"operand {name}"] = numbers.value(given)
             continue
-        lanes = graph.lanes if given.source in graph.wide else 1
+        lanes = graph.lanes if given.source in graph.wide else None
         facts[f"operand {name}"] = Flow(given.source, None, given.distance, lanes)
         if given.negated:
             facts["negated predicate"] = True
@@ -199,7 +199,7 @@ def _done(
             facts[f"operand {name}"] = operand.why
         elif operand.source is not None:
             stray, source = None if operand.source in owner else operand.source, owner.get(operand.source)
-            lanes = operand.lanes if source in graph.wide else 1
+            lanes = operand.lanes if source in graph.wide else None
             facts[f"operand {name}"] = Flow(source, stray, operand.distance, lanes)
         elif name == _P:
             if operand.value != 1:
