@@ -7,7 +7,7 @@ made the value. Nothing else than the configuration is known here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hw.fabric.bitstream import Configuration, Entry
@@ -23,12 +23,14 @@ class DecodedOperand:
 
     `value`: a number where the mux selects one. `source`: number of the operation that made the value,
     `distance` iterations before. Neither is there where no operation ever writes what is read; `why` says so.
+    `lanes` is how many lanes of the value of an operation arrive: no more than any PE on its way has.
     """
 
     value: int | None = None
     source: int | None = None
     distance: int = 0
     why: str = ""
+    lanes: int = 1
 
 
 @dataclass(frozen=True)
@@ -105,16 +107,18 @@ class _Follow:
 
     def operand(self, pe: int, step: int, name: str) -> DecodedOperand:
         """What a mux of a PE gives in a step."""
-        found = self._chosen(pe, step, name)
+        kinds = self.configuration.fabric.kinds
+        found, lanes = self._chosen(pe, step, name), kinds[pe].lanes
         seen: set[tuple[RegisterKind, int, int, int]] = set()
         while isinstance(found, _At):
             state = found.kind, found.pe, found.number, found.step % self.configuration.ii
             if state in seen:
                 return DecodedOperand(why=f"no operation writes {self._named(found)}")
             seen.add(state)
+            lanes = min(lanes, kinds[found.pe].lanes)
             found = self._before(found)
         assert found is not None, "operand muxes keep nothing"
-        return found
+        return found if found.source is None else replace(found, lanes=lanes)
 
     def _named(self, at: _At) -> str:
         fabric = self.configuration.fabric

@@ -70,8 +70,10 @@ def _units(graph: Graph, fabric: Fabric) -> Iterator[tuple[int, str]]:
     groups = list(sets.values())[:_MOST_SETS]
     for size in range(1, len(groups) + 1):
         for chosen in combinations(groups, size):
-            pes = int(np.logical_or.reduce([row for row, _ in chosen]).sum())
+            on = np.flatnonzero(np.logical_or.reduce([row for row, _ in chosen]))
+            lanes = min(fabric.kinds[pe].lanes for pe in on)
             count = sum(len(nodes) for _, nodes in chosen)
             units = {graph.operation(graph.nodes[nodes[0]]).unit for _, nodes in chosen}
             names = " or ".join(sorted(unit.value for unit in units if unit))
-            yield -(-count // pes), f"{count} operations on {pes} PEs with {names}"
+            names += f" and {lanes} lanes" * (lanes > 1)
+            yield -(-count // len(on)), f"{count} operations on {len(on)} PEs with {names}"

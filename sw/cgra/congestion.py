@@ -14,7 +14,7 @@ import numpy as np
 
 from hw.fabric import Fabric
 from sw.cgra.compiled import NONE, ONE, ZERO, Array, below, compiled, inner, unit
-from sw.cgra.place import Spots, node_cost, partner, propose, put
+from sw.cgra.place import Spots, hops, node_cost, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.resources import FAR, resources
 
@@ -23,8 +23,9 @@ OVER = 1.0
 
 
 class Congestion(NamedTuple):
-    """What ways take: `first[p, q]` is the link that a value at PE p takes to PE q, `own[n, l]` how many ways
-    of node n's value go through link l, `used[l, c]` how many values have link l in context c.
+    """What ways take: `first[w, p, q]` is the link that a value, wide (w = 1) or not, at PE p takes to PE q,
+    `own[n, l]` how many ways of node n's value go through link l, `used[l, c]` how many values have link l
+    in context c.
     """
 
     first: Array
@@ -34,8 +35,12 @@ class Congestion(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _first(fabric: Fabric) -> Array:
+    """The first links of ways of least hops, for each distance of `Resources`."""
+    return np.stack([_first_of(fabric, hops) for hops in resources(fabric).distance])
+
+
+def _first_of(fabric: Fabric, hops: Array) -> Array:
     """The first link of a way of least hops from every PE to every other, -1 where there is none."""
-    hops = resources(fabric).distance
     found = np.full(hops.shape, -1, dtype=np.int64)
     goals = np.arange(fabric.size)
     for pe, links in enumerate(fabric.outgoing):
@@ -70,7 +75,7 @@ def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
     p, q, step = spots.pe[u], spots.pe[f.target[e]], spots.step[u] + f.latency[u] - 1
     change = 0
     while p != q:
-        link = c.first[p, q]
+        link = c.first[f.wide[u], p, q]
         if link < 0:
             break
         step += 1
@@ -107,7 +112,7 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
     for i in range(f.at[n], f.at[n + 1]):
         e = f.edges[i]
         if f.routed[e]:
-            total += min(f.on.distance[spots.pe[f.source[e]], spots.pe[f.target[e]]], f.on.pes)
+            total += min(hops(f, e, spots.pe[f.source[e]], spots.pe[f.target[e]]), f.on.pes)
     return total
 
 

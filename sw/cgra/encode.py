@@ -10,6 +10,7 @@ from hw.errors import InputError
 from hw.fabric import Unit
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout, made
+from hw.fabric.operations import LOADS, STORES
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
@@ -67,8 +68,8 @@ def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
     """The arrays in the order of their use, without elements: any access to them is an error."""
     if mapping.graph.opaque:
         return {}
-    written = arrays_of(mapping.graph, "store")
-    names = arrays_of(mapping.graph, "load", "store")
+    written = arrays_of(mapping.graph, *STORES)
+    names = arrays_of(mapping.graph, *LOADS, *STORES)
     return {name: ArrayEntry(OUT if name in written else SCRATCH, 0, 0, 0) for name in names}
 
 

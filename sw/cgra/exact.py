@@ -125,6 +125,8 @@ class _Program:
             model.add(sum(self.way[n, a] for a in f.into[x]) + begin == own)
             for a in f.out[x]:
                 model.add_implication(self.way[n, a], own)
+            if p.arrays.wide[n] and p.fabric.kinds[f.head[x]].lanes == 1:
+                model.add(own == 0)
             here = self.at[n].get(node.register.pe)
             if here is None:
                 model.add(begin == 0)
@@ -152,7 +154,7 @@ class _Program:
             model.add(self.step[v] - self.step[u] + wait >= 1)
             return
         ends = []
-        hops = p.arrays.on.distance
+        hops = p.arrays.on.distance[p.arrays.wide[u]]
         for x, q in enumerate(f.head):
             if q not in self.at[v]:
                 continue

@@ -44,7 +44,7 @@ def place_in_groups(
     The seed chooses the partition. Every operation stays in its group, and beside it, until the places are
     good; then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
     """
-    hops, allowed = problem.arrays.on.distance, problem.arrays.allowed
+    hops, allowed = problem.arrays.on.distance[0], problem.arrays.allowed
     count = min(max(problem.fabric.size // PES, LEAST_GROUPS), MOST_GROUPS)
     groups = partition(problem.fabric, threshold_for(problem.fabric, count), seed[-1])
     # By operation and PE: how far the PE is from the operation's group.
@@ -65,7 +65,7 @@ def partition(fabric: Fabric, threshold: int, variant: int = 0) -> Groups:
     Groups grow from the first PE that is free, in an order that `variant` gives: by row, by column, and
     both from the other end. A group takes the PE that is nearest to it in total.
     """
-    hops = np.maximum(resources(fabric).distance, resources(fabric).distance.T)
+    hops = np.maximum(resources(fabric).distance[0], resources(fabric).distance[0].T)
     order = list(range(fabric.size))
     if variant % 2:
         order.sort(key=lambda pe: fabric.at(pe)[::-1])
@@ -95,7 +95,7 @@ def partition(fabric: Fabric, threshold: int, variant: int = 0) -> Groups:
 
 def threshold_for(fabric: Fabric, most: int) -> int:
     """The least threshold with at most so many groups."""
-    hops = resources(fabric).distance
+    hops = resources(fabric).distance[0]
     for threshold in range(int(hops.max()) + 1):
         if len(partition(fabric, threshold)) <= most:
             return threshold

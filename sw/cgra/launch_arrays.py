@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hw.fabric.operations import STORES
 from sw.cgra.launch_plan import LaunchPlan
-from sw.dfg.graph import Graph, Node
+from sw.dfg.graph import Edge, Graph, Node
 from sw.dfg.kernel import Launch, Step, launches_in
 from sw.dtypes import ELEMENTS
 
@@ -63,17 +64,24 @@ def _written_first(plan: LaunchPlan, array: str, length: int) -> bool:
     """Whether the first step that accesses an array reads nothing of it and writes every element."""
     for step in plan.kernel.body:
         found = {
-            n.op for x in launches_in([step]) for n in x.graph.nodes if n.memory and n.memory.name == array
+            (n.op, x.graph.lanes if n.op == "store_lanes" else 1)
+            for x in launches_in([step])
+            for n in x.graph.nodes
+            if n.memory and n.memory.name == array
         }
         if found:
-            return found == {"store"} and plan.iterations(step) == length and _writes_all(plan, step, array)
+            (op, count), *others = found
+            every = not others and op in STORES and plan.iterations(step) == length / count
+            return every and _writes_all(plan, step, array, count)
     return False
 
 
-def _writes_all(plan: LaunchPlan, step: Step, array: str) -> bool:
-    """Whether iteration i of a step surely writes element i."""
+def _writes_all(plan: LaunchPlan, step: Step, array: str, count: int) -> bool:
+    """Whether iteration i of a step surely writes `count` elements from i * count on."""
     if isinstance(step, Launch):
-        return any(_counts(step.graph, index) for index in _indices(step.graph, array))
+        return any(_counts(step.graph, index, count) for index in _indices(step.graph, array))
+    if count > 1:
+        return False
     return any(
         index.op == "const" and index.scalar == step.variable
         for launch in step.body
@@ -86,14 +94,22 @@ def _indices(graph: Graph, array: str) -> Iterator[Node]:
     """The indices, of the same iteration, of stores to an array that always happen."""
     for node in graph.nodes:
         incoming = graph.incoming[node.id]
-        if node.op != "store" or node.memory is None or node.memory.name != array:
+        if node.op not in STORES or node.memory is None or node.memory.name != array:
             continue
         if all(edge.operand != "P" for edge in incoming):
             yield from (graph.by_id[e.source] for e in incoming if e.operand == "I1" and not e.distance)
 
 
-def _counts(graph: Graph, node: Node) -> bool:
-    """Whether a node gives the number of the iteration."""
+def _counts(graph: Graph, node: Node, by: int = 1) -> bool:
+    """Whether a node gives the number of the iteration times a power of two."""
+    given = graph.operands(node)
+    if by > 1:
+        first, second = given.get("I1"), given.get("I2")
+        if node.op != "shl" or not isinstance(first, Edge) or first.distance or len(given) > 2:
+            return False
+        if isinstance(second, Edge) and not graph.operands(graph.by_id[second.source]):
+            second = graph.by_id[second.source].const
+        return second == by.bit_length() - 1 and _counts(graph, graph.by_id[first.source])
     own = [e for e in graph.incoming[node.id] if e.routed]
     before = [(e.source, e.distance, e.initial) for e in own]
     return node.op == "add" and node.const == 1 and before == [(node.id, 1, (-1,))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hw.fabric.operations import LOADS, STORES
 from sw.dfg.graph import DATA, PREDICATE, Graph, NodeId, arrays_of
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
@@ -52,6 +53,9 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
     given = {n.id: outputs[n.scalar] for n in after.graph.nodes if n.scalar in outputs and n.scalar}
     if any(after.graph.by_id[node].op != "const" or after.graph.incoming[node] for node in given):
         return None
+    if any(o.source in loop.graph.wide for o in given.values()):
+        # Straight code takes lane 0 of it, the loop has all lanes.
+        return None
     if not _same_if_repeated(loop.graph, after.graph, set(given)):
         return None
     # The loop may have taken other code before: its number of nodes is new each time.
@@ -74,6 +78,7 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
         (*loop.graph.edges, *edges),
         outputs=(*kept, *own),
         tables=tuple(tables.items()),
+        lanes=max(loop.graph.lanes, after.graph.lanes),
     )
     return Launch(graph, loop.count)
 
@@ -86,10 +91,10 @@ def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
     """
     if any(edge.distance for edge in after.edges) or any(o.source in given for o in after.outputs):
         return False
-    loaded, stored = (set(arrays_of(after, operation)) for operation in ("load", "store"))
-    if stored & loaded or stored.intersection(arrays_of(loop, "load", "store")):
+    loaded, stored = (set(arrays_of(after, *operations)) for operations in (LOADS, STORES))
+    if stored & loaded or stored.intersection(arrays_of(loop, *LOADS, *STORES)):
         return False
-    if loaded.intersection(arrays_of(loop, "store")):
+    if loaded.intersection(arrays_of(loop, *STORES)):
         return False
     changing = set(given)
     for node in after.order:

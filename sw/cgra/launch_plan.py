@@ -18,7 +18,7 @@ from sw.dfg.graph import Edge, Graph, Memory, Node, NodeId, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
-from sw.dfg.unroll import unroll, unroll_with_rest
+from sw.dfg.unroll import carries_lanes, unroll, unroll_with_rest
 from sw.ir.expression import Const, Expr, Op, Var, const, fold
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.program import Assign, For, Instruction, Statement
@@ -167,6 +167,8 @@ class _Planner:
         whole, left = fold(Op.DIV, total, self.times), fold(Op.MOD, total, self.times)
         if left == const(0):
             return self.run(unroll(step.graph, self.times), whole)
+        if carries_lanes(step.graph):
+            return self.run(step.graph, total)
         first, rest = unroll_with_rest(step.graph, self.times)
         made = self.run(first, whole) if first.nodes else []
         return made + self.run(rest, left)

@@ -15,6 +15,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry
+from hw.fabric.operations import LOADS, STORES
 from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
 from sw.cgra.launch_plan import LaunchPlan, PlannedLaunch, launches_of, unused
 from sw.cgra.launcher import HeldConfiguration, launch_operands
@@ -206,7 +207,7 @@ class _ProgramWriter:
         order = dict.fromkeys(name for array in self.copied for name in (self._copier(array), array))
         for launch in self.plan.launches:
             order[self.configurations[launch.graph]] = None
-            used = arrays_of(launch.graph, "load", "store")
+            used = arrays_of(launch.graph, *LOADS, *STORES)
             order |= dict.fromkeys(name for name in used if name not in self.written)
         for name in order:
             target = self.sources.get(name) or self.held[name]
@@ -228,7 +229,7 @@ class _ProgramWriter:
             name: i
             for i, step in enumerate(steps)
             for launch in launches_of([step])
-            for name in arrays_of(launch.graph, "store")
+            for name in arrays_of(launch.graph, *STORES)
         }
         stored = [n for n in self.held if n in self.written and (n in last or n in self.copied)]
         stored = [n for n in stored if n != self.plan.words or self.results is not None]
@@ -243,7 +244,7 @@ class _ProgramWriter:
             case Assign(name, value):
                 self.b.assign(name, value)
             case PlannedLaunch(graph=graph):
-                reads, writes = ([self.held[n] for n in arrays_of(graph, op)] for op in ("load", "store"))
+                reads, writes = ([self.held[n] for n in arrays_of(graph, *ops)] for ops in (LOADS, STORES))
                 count, *given = (value for _, value in step.operands if isinstance(value, Expr))
                 self._launch(self.configurations[graph], count, given, reads, writes)
             case For():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.layout import ARRAYS, FIRST, PATCHES
+from hw.fabric.operations import LOADS, STORES
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
 #: What operands of one entry share: the number of first iterations, the initial value.
@@ -37,7 +38,7 @@ def prepare(graph: Graph, fabric: Fabric) -> Graph:
     builder = _Builder(graph)
     for node in graph.nodes:
         builder.node(node)
-    arrays = arrays_of(graph, "load", "store")
+    arrays = arrays_of(graph, *LOADS, *STORES)
     for what, count, most in (("arrays", len(arrays), ARRAYS), ("patches", patches(graph), PATCHES)):
         if count > most:
             listed = f": {', '.join(arrays)}" if what == "arrays" else ""

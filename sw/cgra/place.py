@@ -25,12 +25,18 @@ class Spots(NamedTuple):
     taken: Array
 
 
+@inner
+def hops(f: Arrays, e: int, p: int, q: int) -> int:
+    """Hops that the value of an edge has from a PE to another."""
+    return int(f.on.distance[f.wide[f.source[e]], p, q])
+
+
 @compiled
 def spare(f: Arrays, e: int, spots: Spots) -> int:
     """Steps that an edge has beyond those that it needs; negative where it is too short."""
     u, v = f.source[e], f.target[e]
-    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
-    return int(spots.step[v] - spots.step[u] + f.wait[e] - max(1, hops))
+    needed = max(1, hops(f, e, spots.pe[u], spots.pe[v])) if f.routed[e] else 1
+    return int(spots.step[v] - spots.step[u] + f.wait[e] - needed)
 
 
 @inner
@@ -39,7 +45,7 @@ def edge_cost(f: Arrays, e: int, spots: Spots) -> float:
     left = spare(f, e, spots)
     cost = -left * SHORT if left < 0 else 0.0
     if f.routed[e]:
-        cost += f.on.distance[spots.pe[f.source[e]], spots.pe[f.target[e]]] * HOP + max(left, 0) * HOLD
+        cost += hops(f, e, spots.pe[f.source[e]], spots.pe[f.target[e]]) * HOP + max(left, 0) * HOLD
     return float(cost)
 
 
@@ -91,11 +97,11 @@ def propose(f: Arrays, n: int, rng: Array, spots: Spots) -> tuple[int, int]:
             break
     if not f.allowed[n, p]:
         p = spots.pe[n]
-    if e >= 0 and below(rng, 2) == 0 and f.on.distance[at, p] < f.on.pes:
+    if e >= 0 and below(rng, 2) == 0 and hops(f, e, at, p) < f.on.pes:
         # As soon, or as late, as the value allows.
-        hops = max(1, f.on.distance[at, p]) if f.routed[e] else 1
+        needed = max(1, hops(f, e, at, p)) if f.routed[e] else 1
         other = spots.step[f.source[e] + f.target[e] - n]
-        t = other + (hops - f.wait[e] if f.target[e] == n else f.wait[e] - hops)
+        t = other + (needed - f.wait[e] if f.target[e] == n else f.wait[e] - needed)
     return min(max(t, f.low[n]), f.high[n]), p
 
 

@@ -25,9 +25,10 @@ class Arrays(NamedTuple):
 
     `on` are the resources of the fabric. `wait[e]` plus the target's step minus the source's is how many
     steps after the source's last one the target starts: a value at distance d needs `max(1, d)`, an order of
-    accesses 1. `allowed[n, p]`: PE p executes node n. `low` and `high` are the steps that a node may have.
-    `edges[at[n]:at[n + 1]]` are the edges at node n, `nets[net_at[n]:net_at[n + 1]]` the routed ones that
-    leave it.
+    accesses 1. `wide[n]` is which distance of `on` counts for the value of node n: 1 where it must not pass
+    PEs of one lane. `allowed[n, p]`: PE p executes node n. `low` and `high` are the steps that a node may
+    have. `edges[at[n]:at[n + 1]]` are the edges at node n, `nets[net_at[n]:net_at[n + 1]]` the routed ones
+    that leave it.
     """
 
     ii: int
@@ -37,6 +38,7 @@ class Arrays(NamedTuple):
     wait: Array
     routed: Array
     latency: Array
+    wide: Array
     allowed: Array
     low: Array
     high: Array
@@ -94,19 +96,29 @@ def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     Where the tables of the graph do not all fit into every table memory, each PE gets some of them;
     `variant` gives another choice. Raises `InputError` where an operation finds no PE.
     """
+    if graph.of_lanes and graph.lanes != fabric.lanes:
+        raise InputError(
+            f"graph {graph.name!r}: works on {graph.lanes} lanes, the PEs of fabric {fabric.name!r} have "
+            f"{fabric.lanes}"
+        )
     kinds = {kind: i for i, kind in enumerate(dict.fromkeys(fabric.kinds))}
     of_pe = np.array([kinds[kind] for kind in fabric.kinds])
     held = _tables(graph, fabric, variant)
     predicated = {e.target for e in graph.edges if e.operand == PREDICATE}
-    rows: dict[tuple[str, str, bool], Array] = {}
+    wide = graph.wide.union(e.target for e in graph.edges if e.routed and e.source in graph.wide)
+    rows: dict[tuple[str, str, bool, bool], Array] = {}
     found = np.zeros((len(graph.nodes), fabric.size), dtype=np.bool_)
     for i, node in enumerate(graph.nodes):
         what = graph.operation(node)
         table = node.memory.name if node.op == "table" and node.memory and not graph.opaque else ""
-        key = what.name, table, node.id in predicated
+        key = what.name, table, node.id in predicated, node.id in wide
         if key not in rows:
+            least = graph.lanes if node.id in wide or what.of_lanes else 1
             executes = np.array(
-                [k.executes(what) and (k.predicated or node.id not in predicated) for k in kinds],
+                [
+                    k.executes(what) and k.lanes >= least and (k.predicated or node.id not in predicated)
+                    for k in kinds
+                ],
                 dtype=np.bool_,
             )
             rows[key] = executes[of_pe]
@@ -115,6 +127,7 @@ def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
             if not rows[key].any():
                 size = f" and {len(dict(graph.tables)[table])} words for {table!r}" if table else ""
                 needs = f"{what.unit.value if what.unit else 'PE'}{size}"
+                needs += f" and {least} lanes" * (least > 1)
                 if any(what.unit in kind.units and what.name in kind.without for kind in kinds):
                     needs += f" that has {what.name!r}"
                 raise InputError(
@@ -175,11 +188,13 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
             at[end].append(e)
         if edge.routed:
             nets[number[edge.source]].append(e)
+    on = resources(fabric)
+    wide = np.array([len(on.distance) > 1 and node.id in graph.wide for node in graph.nodes], dtype=np.int64)
     return Problem(
         graph,
         fabric,
         Arrays(
-            ii, resources(fabric), source, target, wait, routed, latency,
+            ii, on, source, target, wait, routed, latency, wide,
             allowed_pes(graph, fabric, variant), low, high, *offsets(at), *offsets(nets),
         ),
     )  # fmt: skip

@@ -28,12 +28,12 @@ def _bad(f: Arrays, r: Routes, spots: Spots, e: int) -> bool:
     if r.length[e] == 0:
         return True
     start = last_step(f, spots.step, f.source[e])
-    wide = f.on.links + f.on.pes
+    file = f.on.links + f.on.pes
     for k in range(1, r.length[e] + 1):
         x = r.path[e, k]
         if r.used[x, (start + k) % f.ii] > 1:
             return True
-        if x >= wide:
+        if x >= file:
             port = f.on.registers + f.on.head[x]
             if r.used[port, (start + k - 1) % f.ii] > 1 or r.used[port + f.on.pes, (start + k) % f.ii] > 1:
                 return True

@@ -26,7 +26,8 @@ class Resources(NamedTuple):
     """Registers and ports by number: links, then result registers, register files, write ports, read ports.
 
     `head` is the PE where a register is read. `out_at[p]:out_at[p + 1]` are the links in `out_links` that
-    leave PE p; `file_at` the same for its registers. `distance` counts hops between PEs;
+    leave PE p; `file_at` the same for its registers. `distance[0]` counts hops between PEs, `distance[1]`,
+    which is there only if some PEs have one lane and some more, those through PEs of several lanes alone.
     `near[near_at[p]:near_at[p + 1]]` are PE p and those one hop from or to it.
     """
 
@@ -60,7 +61,10 @@ def resources(fabric: Fabric) -> Resources:
     files = [range(min(kind.registers, MOST_REGISTERS)) for kind in fabric.kinds]
     file_at = links + pes + offsets(files)[0]
     head = [register.reader(fabric) for register in registers_of(fabric, MOST_REGISTERS)]
-    hops = distances(fabric)
+    several = [pe for pe, kind in enumerate(fabric.kinds) if kind.lanes > 1]
+    ways = [range(pes), several] if 0 < len(several) < pes else [range(pes)]
+    every = np.stack([distances(fabric, through) for through in ways])
+    hops = every[0]
     near = [np.flatnonzero((hops[pe] <= 1) | (hops[:, pe] <= 1)).tolist() for pe in range(pes)]
     return Resources(
         pes,
@@ -69,17 +73,18 @@ def resources(fabric: Fabric) -> Resources:
         np.array(head, dtype=np.int64),
         *offsets(fabric.outgoing),
         file_at,
-        hops,
+        every,
         *offsets(near),
     )
 
 
-def distances(fabric: Fabric) -> Array:
-    """Hops from every PE to every other, over more and more PEs in between (R. W. Floyd, 1962)."""
+def distances(fabric: Fabric, pes: Sequence[int]) -> Array:
+    """Hops between some PEs, over more and more of these in between (R. W. Floyd, 1962)."""
     found = np.full((fabric.size, fabric.size), FAR, dtype=np.int64)
+    found[pes, pes] = 0
     for link in fabric.links:
-        found[link.source, link.target] = 1
-    np.fill_diagonal(found, 0)
-    for between in range(fabric.size):
+        if found[link.source, link.source] == found[link.target, link.target] == 0:
+            found[link.source, link.target] = 1
+    for between in pes:
         found = np.minimum(found, found[:, between, None] + found[between])
     return found

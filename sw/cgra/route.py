@@ -211,11 +211,13 @@ def _relax(
     y: int,
     cost: float,
     start: int,
+    wide: int,
     goal: int,
     end: int,
 ) -> int:
     """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
-    hops = f.on.distance[f.on.head[y], goal]
+    # From a PE of one lane nothing is near for a value that is wide.
+    hops = f.on.distance[wide, f.on.head[y], goal]
     if hops > end - k:
         return size
     stored = y >= f.on.links + f.on.pes
@@ -240,21 +242,21 @@ def _relax(
 
 
 @inner
-def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end: int) -> int:
+def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goal: int, end: int) -> int:
     """The register in which the value arrives at the least price, or -1 (A* over registers and steps)."""
     s.stamp[1] += 1
     size = ZERO
-    wide = f.on.links + f.on.pes
+    file = f.on.links + f.on.pes
     for i in range(s.count[0]):
         k, x = s.members[i] // f.on.registers, s.members[i] % f.on.registers
         if k <= end:
-            size = _relax(f, r, s, size, x, k, x, 0.0, start, goal, end)
+            size = _relax(f, r, s, size, x, k, x, 0.0, start, wide, goal, end)
     cost, x, k, at = 0.0, NONE, ZERO, p
     for _ in range(MOST_STEPS if end <= LONG else PER_STEP * end):
         # The operation itself comes first: as if in a layer 0.
         if k == end:
             return int(x)
-        if k > 0 and x >= wide and s.read[k, x] != s.stamp[0]:
+        if k > 0 and x >= file and s.read[k, x] != s.stamp[0]:
             cost_read = cost + _price(f, r, f.on.registers + f.on.pes + at, (start + k) % f.ii)
         else:
             cost_read = cost
@@ -268,7 +270,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end
             else:
                 y = f.on.file_at[at] + i - 1 - outs
             paid = cost_read if y < f.on.links and y != x else cost
-            size = _relax(f, r, s, size, x, k + 1, y, paid, start, goal, end)
+            size = _relax(f, r, s, size, x, k + 1, y, paid, start, wide, goal, end)
         while True:
             if size == 0:
                 return -1
@@ -278,7 +280,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end
             cost = s.cost[k, x]
             at = f.on.head[x]
             # Older entries of a state that was reached at a lower price since are left out.
-            if key <= cost + _ahead(f, f.on.distance[at, goal], end - k):
+            if key <= cost + _ahead(f, f.on.distance[wide, at, goal], end - k):
                 break
     return -1
 
@@ -295,7 +297,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
         e = f.nets[i]
         v = f.target[e]
         steps = step[v] - step[n] + f.wait[e]
-        if steps < max(1, f.on.distance[pe[n], pe[v]]) or steps >= r.path.shape[1]:
+        if steps < max(1, f.on.distance[f.wide[n], pe[n], pe[v]]) or steps >= r.path.shape[1]:
             r.length[e] = 0
         else:
             r.length[e] = -steps
@@ -308,7 +310,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
                 e = f.nets[i]
         left -= 1
         end = -r.length[e]
-        x = _search(f, r, s, pe[n], start, pe[f.target[e]], end)
+        x = _search(f, r, s, pe[n], start, f.wide[n], pe[f.target[e]], end)
         r.length[e] = 0
         if x < 0:
             continue

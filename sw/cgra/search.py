@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ArrayEntry, encode
+from hw.fabric.operations import LOADS, STORES
 from sw.cgra.attempt import Effort, Try, finish, place_flat
 from sw.cgra.bounds import MII, bound
 from sw.cgra.embed import embed, smaller
@@ -103,7 +104,7 @@ class SearchResult:
 
         Scalars and arrays have numbers in the order of their use.
         """
-        names = arrays_of(self.graph, "load", "store")
+        names = arrays_of(self.graph, *LOADS, *STORES)
         given = None if places is None else {name: places[name] for name in names}
         scalars = {name: i for i, name in enumerate(self.graph.scalars)}
         return encode(configuration(self.found, given, scalars))

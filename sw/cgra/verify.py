@@ -15,6 +15,7 @@ from hw.fabric import Fabric
 from hw.fabric.bitstream import PATCHED, ArrayEntry, parse
 from hw.fabric.decode import Decoded, Executed, decode
 from hw.fabric.layout import OPERAND_FIELDS
+from hw.fabric.operations import LOADS, STORES
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
 _MASK = (1 << 32) - 1
@@ -38,15 +39,20 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Flow:
-    """The value of a node, or of an operation (its number) that stands for none, iterations before."""
+    """The value of a node, or of an operation (its number) that stands for none, iterations before.
+
+    `lanes` is how many of its lanes arrive; None where all are the same.
+    """
 
     node: NodeId | None
     operation: int | None
     distance: int
+    lanes: int | None = None
 
     def __str__(self) -> str:
         source = f"operation {self.operation}" if self.node is None else f"node {self.node}"
-        return f"{source}, {self.distance} iterations before"
+        lanes = "" if self.lanes is None else f", with lanes = {self.lanes}"
+        return f"{source}, {self.distance} iterations before{lanes}"
 
 
 def verify(
@@ -68,7 +74,7 @@ def verify(
         decoded = decode(parse(words, fabric))
     except InputError as error:
         return [str(error)]
-    named = arrays_of(graph, "load", "store") if arrays is None else arrays
+    named = arrays_of(graph, *LOADS, *STORES) if arrays is None else arrays
     numbers = _Numbers({name: i for i, name in enumerate(named)}, scalars)
     ii = decoded.configuration.ii
     at = {(e.pe, e.step % ii): number for number, e in enumerate(decoded.operations)}
@@ -110,7 +116,7 @@ def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], numb
             continue
         executed = decoded.operations[own[node.id]]
         where = f"node {node}, {_text(decoded, executed)}"
-        asked, done = _asked(graph, node, numbers), _done(decoded, executed, owner, patches)
+        asked, done = _asked(graph, node, numbers), _done(graph, decoded, executed, owner, patches)
         for what in dict.fromkeys([*asked, *done]):
             if what not in asked:
                 found.append(f"{where}: {what} must not be there, it is {_shown(done[what])}")
@@ -148,7 +154,8 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
         if not isinstance(given, Edge):
             facts[f"operand {name}"] = numbers.value(given)
             continue
-        facts[f"operand {name}"] = Flow(given.source, None, given.distance)
+        lanes = graph.lanes if given.source in graph.wide else None
+        facts[f"operand {name}"] = Flow(given.source, None, given.distance, lanes)
         if given.negated:
             facts["negated predicate"] = True
         if given.initial and not graph.opaque:
@@ -156,6 +163,8 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
             facts[f"initial value of {name}, with its iterations"] = (*values, given.distance)
     if graph.opaque:
         return facts | {"const": opaque_number(node)}
+    if graph.operation(node).of_lanes:
+        facts["lanes"] = graph.lanes
     if node.op == "const" and node.immediate is not None:
         facts["const"] = numbers.value(node.immediate)
     if node.op == "table" and node.memory is not None:
@@ -169,6 +178,7 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
 
 
 def _done(
+    graph: Graph,
     decoded: Decoded,
     executed: Executed,
     owner: Mapping[int, NodeId],
@@ -188,8 +198,9 @@ def _done(
         if operand.why:
             facts[f"operand {name}"] = operand.why
         elif operand.source is not None:
-            stray = None if operand.source in owner else operand.source
-            facts[f"operand {name}"] = Flow(owner.get(operand.source), stray, operand.distance)
+            stray, source = None if operand.source in owner else operand.source, owner.get(operand.source)
+            lanes = operand.lanes if source in graph.wide else None
+            facts[f"operand {name}"] = Flow(source, stray, operand.distance, lanes)
         elif name == _P:
             if operand.value != 1:
                 facts[f"operand {name}"] = operand.value
@@ -202,8 +213,10 @@ def _done(
         facts["const"] = const
     if executed.operation.name == "table":
         facts |= _table(decoded, executed, const)
-    if executed.operation.name in ("load", "store"):
+    if executed.operation.name in (*LOADS, *STORES):
         facts["array"] = executed.entry["array"]
+    if executed.operation.of_lanes:
+        facts["lanes"] = decoded.configuration.fabric.kinds[executed.pe].lanes
     return facts
 
 

@@ -8,11 +8,12 @@ import copy
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from hw.fabric import Unit
 from hw.semantics import BITS
 from sw.dfg.build import Builder
 from sw.dfg.graph import Graph, Value
 from sw.dfg.operations import OPERATIONS
-from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, KernelText
+from sw.dfg.syntax import BINARY, CALLS, COMPARE, LANES, OF_LANES, RESERVED, SEVERAL, KernelText
 from sw.ir.syntax import is_docstring, short, source, whole
 from sw.ir.types import HIGH, LOW
 
@@ -40,9 +41,10 @@ class Body:
         unset: Mapping[str, str],
         variable: str | None = None,
         changed: Collection[str] = (),
+        lanes: int = 1,
     ):
         self.text, self.arrays, self.error = text, arrays, text.error
-        self.build = Builder(loop=variable is not None)
+        self.build = Builder(variable is not None, lanes)
         self.values = self.build.values
         #: What names stand for.
         self.names: dict[str, int] = {}
@@ -75,6 +77,10 @@ class Body:
                 pass
             case ast.Expr() if is_docstring(statement):
                 pass
+            case ast.Expr(
+                value=ast.Call(func=ast.Name(id="store_lanes" as name), args=args, keywords=[]) as call
+            ):
+                self.across(call, name, args)
             case ast.Assign(targets=targets, value=value):
                 self.assign(targets, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
@@ -118,7 +124,7 @@ class Body:
         """Set a name or an element."""
         match target:
             case ast.Name(id=name):
-                if name in self.arrays or name in RESERVED:
+                if name in self.arrays or name in RESERVED or (self.build.lanes > 1 and name in OF_LANES):
                     what = "array" if name in self.arrays else "function"
                     raise self.error(target, f"an assignment to the {what} {name!r}", "another name")
                 self.names[name] = value
@@ -260,11 +266,14 @@ class Body:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
             expected = "an element of an array that is a parameter, or of a table set outside of the function"
             raise self.text.unexpected(node, expected)
-        index = self.index(node)
+        return node.value.id, self.checked(node, self.index(node), "at least 0")
+
+    def checked(self, node: ast.expr, index: int, expected: str, multiple: int = 1) -> int:
+        """An index that is not known to be wrong."""
         known = self.values.constant(index)
-        if known is not None and known < 0:
-            raise self.error(node, f"index {known}", "at least 0")
-        return node.value.id, index
+        if known is not None and (known < 0 or known % multiple):
+            raise self.error(node, f"index {known}", expected)
+        return index
 
     def index(self, node: ast.Subscript) -> int:
         """One index."""
@@ -346,9 +355,33 @@ class Body:
                 raise self.error(node, f"{len(args)} arguments of {name}", "at least 2")
             values = [self.expr(a) for a in args]
             return functools.reduce(functools.partial(self.values.apply, name), values)
+        if name in OF_LANES and name != "store_lanes":
+            return self.across(node, name, args)
         if name not in CALLS:
             raise self.error(node, f"a call of {name!r}", f"one of {_FUNCTIONS}")
         wanted = OPERATIONS[CALLS[name]].operands
         if len(args) != wanted:
             raise self.error(node, f"{len(args)} arguments of {name}", str(wanted))
         return self.values.apply(CALLS[name], *(self.expr(a) for a in args))
+
+    def across(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:
+        """A function of lanes; a store gives no value that counts."""
+        lanes, operation = self.build.lanes, OPERATIONS[name]
+        if lanes == 1:
+            expected = f"{LANES} = {', '.join(map(str, SEVERAL))}, set outside of the kernel"
+            raise self.error(node, f"a call of {name!r} where no number of lanes is set", expected)
+        accesses = operation.unit is Unit.MEMORY
+        wanted = operation.operands + accesses
+        if len(args) != wanted:
+            raise self.error(node, f"{len(args)} arguments of {name}", str(wanted))
+        if not accesses:
+            return self.values.apply(name, *(self.expr(a) for a in args))
+        array = args[0]
+        if not isinstance(array, ast.Name) or array.id not in self.arrays:
+            raise self.text.unexpected(array, "an array that is a parameter")
+        index = self.checked(args[1], self.expr(args[1]), f"a multiple of {lanes}", lanes)
+        if name == "load_lanes":
+            return self.build.load(array.id, index, name)
+        value = self.expr(args[2])
+        self.build.store(array.id, index, value, name)
+        return value

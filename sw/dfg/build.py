@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from hw.fabric.operations import LOADS, STORES
+from hw.semantics import wrap
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
 from sw.dfg.memory_order import may_meet, orders
+from sw.dfg.operations import OPERATIONS
 from sw.dfg.transform import drop_implied_order
 from sw.dfg.values import CARRIED, COUNTER, Guard, Item, Values
 from sw.ir.linear import Linear
@@ -23,18 +26,19 @@ class Source(NamedTuple):
 class Builder:
     """One body: its values, what memory is known to hold, and all accesses in order.
 
-    `loop` says whether the body repeats.
+    `loop` says whether the body repeats; `lanes` is how many the operations of lanes work on.
     """
 
-    def __init__(self, loop: bool):
+    def __init__(self, loop: bool, lanes: int = 1):
         self.loop = loop
-        self.values = Values()
+        self.lanes = lanes
+        self.values = Values(lanes)
         self.guard: Guard | None = None
         #: The loads and stores, in the order of the text.
         self._accesses: list[int] = []
-        #: What elements hold, and under which condition: by array, then by the changing and the constant part
-        #: of the index.
-        self._known: dict[str, dict[Linear[int], dict[int, list[tuple[int, Guard | None]]]]] = {}
+        #: What elements hold, and under which condition: by array, then by the changing part of the index,
+        #: then by its constant part and by the load that would bring it.
+        self._known: dict[str, dict[Linear[int], dict[tuple[int, str], list[tuple[int, Guard | None]]]]] = {}
         self._initial: dict[str, Value] = {}
         #: What names hold at the end of the body, and the copies of those that swap what they hold.
         self._finals: Mapping[str, int] = {}
@@ -53,33 +57,54 @@ class Builder:
         """A word of a table."""
         return self.values.add(Item("table", (index,), memory=name, guard=self.guard))
 
-    def load(self, array: str, index: int) -> int:
-        """An element of an array: known from before, or loaded."""
+    def load(self, array: str, index: int, op: str = "load") -> int:
+        """An element of an array, or one for each lane: known from before, or loaded."""
         linear = self.values.linear(index)
         elements = self._known.setdefault(array, {}).setdefault(linear.varying, {})
-        known = elements.setdefault(linear.constant, [])
+        known = elements.setdefault((linear.constant, op), [])
+        # One element is loaded where the condition of lane 0 holds; another condition may do so elsewhere.
+        single = self.lanes > 1 and op == "load"
         for value, guard in known:
-            if guard in (None, self.guard):
+            if guard == self.guard or (guard is None and not single):
                 return value
-        value = self._access("load", array, index)
+        value = self._access(op, array, index)
         known.append((value, self.guard))
         return value
 
-    def store(self, array: str, index: int, value: int) -> None:
-        """Set an element; earlier stores to it that nothing reads are left out."""
+    def store(self, array: str, index: int, value: int, op: str = "store") -> None:
+        """Set an element, or one for each lane; earlier stores to it that nothing reads are left out."""
+        own = Item(op, (index, value), None, array, self.guard)
         for access in reversed(self._accesses):
             item = self.values.items[access]
-            if item.memory != array or not may_meet(self.values, item.args[0], index):
+            if item.memory != array or not may_meet(self.values, item, own):
                 continue
-            if item.op == "load":
+            if item.op in LOADS:
                 break
-            if self.values.difference(item.args[0], index) == 0 and self.guard in (None, item.guard):
+            if self._replaced(item, own):
                 self._accesses.remove(access)
-        self._access("store", array, index, value)
-        # What is known of elements at another constant distance stays true, anything else may have changed.
+        self._access(op, array, index, value)
         linear = self.values.linear(index)
         same = self._known.get(array, {}).get(linear.varying, {})
-        self._known[array] = {linear.varying: same | {linear.constant: [(value, self.guard)]}}
+        # What is known of elements at another constant distance stays true, anything else may have changed.
+        kept = {
+            (constant, loaded): held
+            for (constant, loaded), held in same.items()
+            if not -self._elements(loaded) < wrap(constant - linear.constant) < self._elements(op)
+        }
+        # Of a value that differs between lanes one element takes that of lane 0.
+        if self.lanes == 1 or op != "store":
+            kept[linear.constant, LOADS[STORES.index(op)]] = [(value, self.guard)]
+        self._known[array] = {linear.varying: kept}
+
+    def _elements(self, op: str) -> int:
+        return self.values.elements(Item(op))
+
+    def _replaced(self, earlier: Item, later: Item) -> bool:
+        """Whether a store leaves nothing of an earlier one to the same array."""
+        apart = self.values.difference(earlier.args[0], later.args[0])
+        if apart is None or not 0 <= apart <= self.values.elements(later) - self.values.elements(earlier):
+            return False
+        return later.guard is None or (later.guard == earlier.guard and later.op == earlier.op)
 
     def _access(self, op: str, array: str, *args: int) -> int:
         """A load or a store of its own."""
@@ -94,7 +119,7 @@ class Builder:
         """
         self._finals = finals
         outputs = {n: self._output(n, v) for n, v in finals.items() if not self.loop or n in self._initial}
-        stores = [a for a in self._accesses if self.values.items[a].op == "store"]
+        stores = [a for a in self._accesses if self.values.items[a].op in STORES]
         needed = self._needed([*stores, *(s.value for s in outputs.values())])
         numbers = {value: i for i, value in enumerate(needed)}
         nodes = [self._node(value, number) for value, number in numbers.items()]
@@ -106,7 +131,8 @@ class Builder:
         read = {n.memory.name for n in nodes if n.op == "table" and n.memory}
         words = tuple((n, tuple(w)) for n, w in tables.items() if n in read)
         found = tuple(Output(n, numbers[s.value], s.distance, s.initial) for n, s in outputs.items())
-        return drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words))
+        lanes = self.lanes if any(OPERATIONS[n.op].of_lanes for n in nodes) else 1
+        return drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words, lanes))
 
     def _output(self, name: str, value: int) -> Source:
         """What a name holds after the loop: what the next iteration would find."""

@@ -10,6 +10,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from hw.errors import InputError
 from hw.fabric import Fabric, PEOperation
+from hw.fabric.fabric import MOST_LANES
+from hw.fabric.operations import LOADS, STORES
 from sw.dfg.operations import OPERATIONS, opaque
 
 DATA = ("I1", "I2", "I3")
@@ -96,6 +98,7 @@ class Graph:
 
     `opaque`: operators have names only, and each takes one step; else they are those of
     `sw.dfg.operations` and every operand is given once. `tables` are the words of what `table` reads.
+    `lanes` is how many words the value of a wide node has.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Graph:
     opaque: bool = False
     outputs: tuple[Output, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    lanes: int = 1
     #: What documents the graph: where it is from, its licence.
     notes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
@@ -142,6 +146,29 @@ class Graph:
             message = "a cycle must have a distance of at least 1, this one has 0"
             raise InputError(f"graph {self.name!r}: {message}: {shown}") from None
 
+    @cached_property
+    def wide(self) -> frozenset[NodeId]:
+        """The nodes whose values differ between lanes."""
+        found: set[NodeId] = set()
+        stack = [] if self.opaque else [n.id for n in self.nodes if n.op in ("lane", "load_lanes")]
+        if not stack:
+            return frozenset()
+        users: dict[NodeId, list[Edge]] = defaultdict(list)
+        for edge in self.edges:
+            if edge.routed and not _same_in_lanes(self.by_id[edge.target].op, edge):
+                users[edge.source].append(edge)
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                stack += [edge.target for edge in users[node]]
+        return frozenset(found)
+
+    @property
+    def of_lanes(self) -> bool:
+        """Whether it needs PEs with several lanes: no node is wide without an operation of lanes."""
+        return any(self.operation(node).of_lanes for node in self.nodes)
+
     def operation(self, node: Node) -> PEOperation:
         """What a PE executes for a node."""
         return opaque(node.op) if self.opaque else OPERATIONS[node.op]
@@ -179,6 +206,12 @@ class Graph:
         return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
+def _same_in_lanes(op: str, wide: Edge) -> bool:
+    """Whether an operation with this wide operand gives every lane the same, or no value."""
+    across = op in ("sum_lanes", "max_lanes") and wide.operand != PREDICATE
+    return across or op == "load" or op in STORES
+
+
 def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
     """The arrays that operations of a graph access, in the order of the nodes."""
     return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
@@ -188,6 +221,10 @@ def check(graph: Graph) -> None:
     """Raises `InputError` for what is not a graph: the place, what was found, what is needed."""
     place = f"graph {graph.name!r}"
     known: dict[NodeId, int] = {}
+    several = [1 << i for i in range(1, MOST_LANES.bit_length())]
+    if graph.lanes not in ((1,) if graph.opaque else (1, *several)):
+        limits = "1, as it is opaque" if graph.opaque else f"1, {', '.join(map(str, several))}"
+        raise InputError(f"{place}: lanes must be {limits}, not {graph.lanes}")
     for node in graph.nodes:
         if node.id in known:
             raise InputError(f"{place}: the id of a node must be its own, {node.id!r} is there twice")
@@ -230,7 +267,7 @@ def _check_edge(graph: Graph, edge: Edge, known: Mapping[NodeId, int], place: st
         if len(edge.initial) != edge.distance:
             found = f"{len(edge.initial)} initial values"
             raise InputError(f"{place}: distance {edge.distance} needs as many initial values, not {found}")
-        if graph.by_id[edge.source].op == "store":
+        if graph.by_id[edge.source].op in STORES:
             raise InputError(f"{place}: a store gives no value; order of accesses is the operand {ORDER}")
 
 
@@ -248,13 +285,15 @@ def _check_operands(graph: Graph, node: Node, place: str) -> None:
     if extra:
         raise InputError(f"{place}: takes {operation.operands} data operands, there is {extra[0]} as well")
     missing = [operand for operand in wanted if operand not in given]
-    spare = operation.operands == 0
+    spare = operation.name == "const"
     if node.immediate is None and (missing or spare):
         raise InputError(f"{place}: needs {' and '.join(missing) or 'an immediate'}")
     if node.immediate is not None and not spare and len(missing) != 1:
         found = "none is open" if not missing else f"{' and '.join(missing)} are"
         raise InputError(f"{place}: its immediate must be the one open operand, {found}")
-    if operation.name in ("load", "store", "table") and node.memory is None:
+    if operation.of_lanes and graph.lanes == 1:
+        raise InputError(f"{place}: works on several lanes, the graph has lanes = 1")
+    if operation.name in (*LOADS, *STORES, "table") and node.memory is None:
         raise InputError(f"{place}: needs the name of its memory")
     if operation.name == "table" and node.memory and node.memory.name not in dict(graph.tables):
         raise InputError(f"{place}: there is no table {node.memory.name!r}")

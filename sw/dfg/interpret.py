@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hw.errors import InputError
-from hw.semantics import SEMANTICS
-from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, Output, Value
+from hw.fabric.operations import LOADS, STORES
+from hw.semantics import SEMANTICS, wrap
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Output, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
+from sw.dfg.operations import OPERATIONS
 
 #: Iterations of one launch: strides of indices are known not to wrap around below this.
 MOST_ITERATIONS = (1 << 24) - 1
@@ -34,7 +36,10 @@ class Results:
 
 
 class _Code:
-    """The text of a graph: values v, queues q of values for later iterations, scalars s, memories m."""
+    """The text of a graph: values v, queues q of values for later iterations, scalars s, memories m.
+
+    A wide node has a variable per lane. An output of one is that of lane 0.
+    """
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -61,39 +66,68 @@ class _Code:
         lines += [f"        {line}" for line in (*body, *self.end)]
         return "\n".join([*lines, f"    return [{', '.join(outputs)}]"])
 
-    def _queue(self, carried: Edge | Output) -> str:
+    def _lanes(self, node: NodeId) -> range:
+        """The lanes in which a node's value is a variable of its own."""
+        return range(self.graph.lanes if node in self.graph.wide else 1)
+
+    def _value(self, node: NodeId, lane: int = 0) -> str:
+        """The variable of a node's value, of a wide one in a lane."""
+        return f"v{self.number[node]}{f'_{lane}' * (node in self.graph.wide)}"
+
+    def _queue(self, carried: Edge | Output, lane: int = 0) -> str:
         """A queue that holds what a node gave in the last iterations, at first the initial values."""
         name = f"q{len(self.start)}"
-        self.start.append(f"{name} = deque([{', '.join(map(self._operand, carried.initial))}])")
-        self.end.append(f"{name}.append(v{self.number[carried.source]})")
+        self.start.append(f"{name} = deque([{', '.join(map(self._known, carried.initial))}])")
+        self.end.append(f"{name}.append({self._value(carried.source, lane)})")
         return name
 
-    def _operand(self, given: Edge | Value) -> str:
-        if isinstance(given, Edge):
-            return f"{self._queue(given)}.popleft()" if given.distance else f"v{self.number[given.source]}"
-        return f"({given})" if isinstance(given, int) else self.scalars[given]
+    def _known(self, value: Value) -> str:
+        return f"({value})" if isinstance(value, int) else self.scalars[value]
+
+    def _operand(self, given: Edge | Value) -> list[str]:
+        """An operand: a text for all lanes, or one for each."""
+        if not isinstance(given, Edge):
+            return [self._known(given)]
+        lanes = self._lanes(given.source)
+        if given.distance:
+            return [f"{self._queue(given, lane)}.popleft()" for lane in lanes]
+        return [self._value(given.source, lane) for lane in lanes]
 
     def _node(self, node: Node) -> Iterator[str]:
-        own, names = f"v{self.number[node.id]}", {}
+        own, names = f"v{self.number[node.id]}", dict[str, list[str]]()
         for operand, given in self.graph.operands(node).items():
             names[operand] = self._operand(given)
             if isinstance(given, Edge) and given.distance:
-                yield f"{own}{operand} = {names[operand]}"
-                names[operand] = f"{own}{operand}"
-        body = list(self._action(node, own, [names[name] for name in DATA if name in names]))
+                lanes = self._lanes(given.source)
+                held = [f"{own}{operand}{f'_{lane}' * (len(lanes) > 1)}" for lane in lanes]
+                yield from (f"{name} = {text}" for name, text in zip(held, names[operand], strict=True))
+                names[operand] = held
         condition = next((e for e in self.graph.incoming[node.id] if e.operand == PREDICATE), None)
-        if condition is None:
+        sense = "==" if condition and condition.negated else "!="
+        holds = [f"{text} {sense} 0" for text in names.pop(PREDICATE, ())]
+        operands = [names[name] for name in DATA if name in names]
+        if node.op in ("load_lanes", "store_lanes"):
+            yield from self._neighbours(node, operands, holds or ["True"])
+            return
+        for lane in self._lanes(node.id):
+            value = self._value(node.id, lane)
+            body = self._action(node, value, operands, lane)
+            if holds:
+                yield f"{value} = 0"
+                yield f"if {_in(holds, lane)}:"
+                body = (f"    {line}" for line in body)
             yield from body
-            return
-        yield f"{own} = 0"
-        yield f"if {names[PREDICATE]} {'==' if condition.negated else '!='} 0:"
-        yield from (f"    {line}" for line in body)
 
-    def _action(self, node: Node, own: str, operands: Sequence[str]) -> Iterator[str]:
+    def _action(self, node: Node, own: str, given: Sequence[Sequence[str]], lane: int) -> Iterator[str]:
+        """What a node does in one lane."""
+        operands = [_in(texts, lane) for texts in given]
         if node.op == "const":
-            yield f"{own} = {self._operand(node.immediate or 0)}"
+            yield f"{own} = {self._known(node.immediate or 0)}"
             return
-        if node.memory is None or node.op not in ("load", "store", "table"):
+        if OPERATIONS[node.op].of_lanes:
+            yield f"{own} = {self._across(node, given, lane)}"
+            return
+        if node.memory is None or node.op not in (*LOADS, *STORES, "table"):
             yield f"{own} = {SEMANTICS[node.op].text(*operands)}"
             return
         m, index = self.memories[node.memory.name], operands[0]
@@ -104,12 +138,42 @@ class _Code:
         else:
             yield f"{own} = {m}[{index}]"
 
+    def _across(self, node: Node, given: Sequence[Sequence[str]], lane: int) -> str:
+        """A value that depends on the lane, or on all lanes."""
+        if node.op == "lane":
+            return str(lane)
+        count = self.graph.lanes
+        every = f"({', '.join(_in(given[0], other) for other in range(count))})"
+        if node.op == "rotate_lanes":
+            return f"{every}[({lane} + {given[1][0]}) % {count}]"
+        return f"max({every})" if node.op == "max_lanes" else f"wrap(sum({every}))"
+
+    def _neighbours(self, node: Node, operands: Sequence[Sequence[str]], holds: list[str]) -> Iterator[str]:
+        """An access of neighbouring elements: one for each lane in which the predicate holds."""
+        assert node.memory is not None
+        m, (index, *_), count = self.memories[node.memory.name], operands[0], self.graph.lanes
+        loads = node.op == "load_lanes"
+        if loads:
+            yield from (f"{self._value(node.id, lane)} = 0" for lane in range(count))
+        yield f"if {' or '.join(holds)}:"
+        wrong = f"{index} % {count} or not 0 <= {index} <= len({m}) - {count}"
+        yield f"    if {wrong}: fail({self.number[node.id]}, t, {index}, len({m}))"
+        for lane in range(count):
+            element = f"{m}[{index} + {lane}]"
+            moved = f"{self._value(node.id, lane)} = {element}" if loads else ""
+            yield f"    if {_in(holds, lane)}: {moved or f'{element} = {_in(operands[1], lane)}'}"
+
+
+def _in(texts: Sequence[str], lane: int) -> str:
+    """What an operand is in a lane, where there is a text for each or one for all."""
+    return texts[lane % len(texts)]
+
 
 @functools.lru_cache(maxsize=256)
 def _compiled(graph: Graph) -> tuple[Callable[..., list[int]], tuple[str, ...]]:
     """The function of a graph, and the names of its memories in order."""
     code = _Code(graph)
-    names: dict[str, Callable[..., Any]] = {"deque": deque}
+    names: dict[str, Callable[..., Any]] = {"deque": deque, "wrap": wrap}
     exec(compile(code.text(), f"<graph {graph.name}>", "exec"), names)
     return names["loop"], tuple(code.memories)
 
@@ -139,7 +203,10 @@ def run_graph(
 
     def fail(number: int, iteration: int, index: int, size: int) -> NoReturn:
         node = graph.by_id[graph.order[number]]
+        count = graph.lanes if graph.operation(node).of_lanes else 1
         limits = f"0 to {size - 1}" if size else "of an array that has elements"
+        if count > 1:
+            limits = f"a multiple of {count} with {count} elements of {size} from there on"
         what = f"{node.op} of {node.memory.name if node.memory else ''}[{index}]"
         at = f"node {node.id}, iteration {iteration}"
         raise InputError(f"{place}, {at}: {what}: the index must be {limits}")

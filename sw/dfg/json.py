@@ -49,6 +49,8 @@ def parse_graph(text: str, file: str = "<text>") -> Graph:
 def format_graph(graph: Graph) -> str:
     """The graph as a text that `parse_graph` reads back."""
     data: dict[str, Any] = {"name": graph.name, **dict(graph.notes), "opaque": graph.opaque}
+    if graph.lanes > 1:
+        data["lanes"] = graph.lanes
     if graph.tables:
         data["tables"] = dict(graph.tables)
     data["nodes"] = [_written(node) for node in graph.nodes]
@@ -172,7 +174,8 @@ _output = _record(
 _graph = _record(
     _made,
     {"name": _text, "nodes": _list(_node), "edges": _list(_edge)},
-    {"opaque": _boolean, "outputs": _list(_output), "tables": _tables} | dict.fromkeys(_NOTES, _text),
+    {"opaque": _boolean, "outputs": _list(_output), "tables": _tables, "lanes": _word}
+    | dict.fromkeys(_NOTES, _text),
 )
 
 #: Operators of a loop's end mark: a constant that `storeb` writes, with the start flag as predicate.

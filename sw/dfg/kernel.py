@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hw.fabric import Unit
 from sw.dfg.graph import Graph, Value
 from sw.dfg.transform import dead_code
 
@@ -29,7 +30,8 @@ class Launch:
     @property
     def on_host(self) -> bool:
         """Whether it only computes scalars once, which needs no grid."""
-        return self.once and all(node.op not in ("load", "store") for node in self.graph.nodes)
+        needed = any(self.graph.operation(n).unit is Unit.MEMORY for n in self.graph.nodes)
+        return self.once and not needed and not self.graph.of_lanes
 
 
 @dataclass(frozen=True)

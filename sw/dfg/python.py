@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hw.fabric.operations import LOADS, STORES
 from sw.dfg.body import Body
 from sw.dfg.graph import Value
 from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, launches_in, prune
@@ -34,6 +35,7 @@ class _Function:
 
     def __init__(self, text: FunctionText):
         self.where, self.function = text.where, text.function
+        self.lanes = text.where.lanes(text.function)
         self.parameters = tuple(p.arg for p in text.parameters)
         subscripted = indexed(text.function)
         self.arrays = frozenset(p for p in self.parameters if p in subscripted)
@@ -60,6 +62,15 @@ class _Function:
         steps += self.returned(results)
         returned = tuple(self._result(i, value) for i, value in enumerate(results))
         body = prune(tuple(steps), returned)
+        for launch in launches_in(body):
+            for output in launch.graph.outputs:
+                if output.source in launch.graph.wide:
+                    found = (
+                        f"{output.name!r} outside of the loop that sets it, where it differs between lanes"
+                    )
+                    raise self.where.error(
+                        self.function, found, "what is made of all lanes, like sum_lanes(v)"
+                    )
         return Kernel(
             self.function.name,
             self.where.file,
@@ -76,11 +87,8 @@ class _Function:
     def _accesses(self, body: tuple[Step, ...]) -> tuple[Array, ...]:
         nodes = (node for launch in launches_in(body) for node in launch.graph.nodes)
         used = {(node.op, node.memory.name) for node in nodes if node.memory}
-        return tuple(
-            Array(name, ("load", name) in used, ("store", name) in used)
-            for name in self.parameters
-            if name in self.arrays
-        )
+        read, written = ({name for op, name in used if op in ops} for ops in (LOADS, STORES))
+        return tuple(Array(n, n in read, n in written) for n in self.parameters if n in self.arrays)
 
     def steps(self, statements: Sequence[ast.stmt], inside: bool) -> list[Step]:
         """Straight code and loops; `inside`: of a loop on the host."""
@@ -120,7 +128,7 @@ class _Function:
                     raise self.where.error(
                         loop, "a loop inside of an `if`", "a loop with constant bounds there"
                     )
-        body = Body(self.where, self.arrays, self.values, self.unset)
+        body = Body(self.where, self.arrays, self.values, self.unset, lanes=self.lanes)
         body.statements(statements)
         changed = assigned(statements)
         self.pieces += 1
@@ -143,7 +151,7 @@ class _Function:
             raise self.where.error(loop, f"a loop that sets its variable {variable!r}", "another name inside")
         new = [name for name in changed if name not in self.values]
         unset = self.unset | dict.fromkeys(new, "read before it is set, in the first iteration")
-        body = Body(self.where, self.arrays, self.values, unset, variable, changed)
+        body = Body(self.where, self.arrays, self.values, unset, variable, changed, self.lanes)
         body.statements(loop.body)
         self.launched += 1
         graph = body.graph(f"{self.function.name}.{self.launched}", changed)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hw.fabric.fabric import MOST_LANES
+from sw.dfg.operations import OPERATIONS
 from sw.ir import parse
 from sw.ir.errors import IRError
 from sw.ir.expression import Op
-from sw.ir.syntax import Place, SourceText, source
+from sw.ir.syntax import Place, SourceText, source, whole
 
 #: Functions of integers by their names in a program, and the operations they are.
 CALLS = {
@@ -20,6 +22,10 @@ CALLS = {
     "mul_shift_round_even": "mul_shift_round_even",
     "shift_right_logical": "shr_logical",
 }
+#: Functions that have a meaning only on a fabric with several lanes; they are the operations of that name.
+OF_LANES = frozenset(name for name, operation in OPERATIONS.items() if operation.of_lanes)
+#: The name that says outside of functions how many lanes there are, and what it may say.
+LANES, SEVERAL = "LANES", tuple(1 << i for i in range(1, MOST_LANES.bit_length()))
 #: Operations by the operators of Python's syntax; division is for powers of two only.
 BINARY = {kind: op.semantics.name for kind, op in parse.BINARY.items() if op not in (Op.DIV, Op.MOD)}
 COMPARE = {kind: op.semantics.name for kind, op in parse.COMPARE.items()}
@@ -45,6 +51,16 @@ class KernelText(SourceText):
         if not isinstance(loop.target, ast.Name):
             raise self.unexpected(loop.target, "a name")
         return loop.target.id
+
+    def lanes(self, function: ast.FunctionDef) -> int:
+        """How many lanes a function works on; 1 where it calls no function of lanes, or none are set."""
+        given = self.names.get(LANES)
+        if given is None or not any(True for _ in calls(function, OF_LANES)):
+            return 1
+        lanes = whole(given)
+        if lanes not in SEVERAL:
+            raise self.unexpected(given, f"{', '.join(map(str, SEVERAL))}: so many lanes a fabric may have")
+        return lanes
 
 
 def module_names(module: ast.Module) -> dict[str, ast.expr]:
@@ -85,12 +101,17 @@ def _listed(held: Any) -> Sequence[ast.AST]:
 
 
 def indexed(function: ast.FunctionDef) -> set[str]:
-    """The names that are indexed anywhere in a function."""
-    return {
-        node.value.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-    }
+    """The names of which elements are accessed anywhere in a function."""
+    bases = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript)]
+    bases += [call.args[0] for call in calls(function, ("load_lanes", "store_lanes")) if call.args]
+    return {base.id for base in bases if isinstance(base, ast.Name)}
+
+
+def calls(function: ast.FunctionDef, names: Collection[str]) -> Iterator[ast.Call]:
+    """The calls of functions of these names."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            yield node
 
 
 def loops(statements: Iterable[ast.AST]) -> Iterator[ast.For]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
-from sw.dfg.syntax import RESERVED, KernelText, module_names
+from sw.dfg.syntax import LANES, RESERVED, KernelText, module_names
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
 from sw.ir.syntax import byte_lines, check_depth, python_tree
@@ -70,7 +70,8 @@ class FunctionText:
         text, file = source_of(function)
         own = cls.from_text(text, function.__name__, file)
         found = inspect.getclosurevars(function)
-        outside = {**found.globals, **found.nonlocals}
+        # Functions of lanes do not name how many there are.
+        outside = {LANES: function.__globals__.get(LANES), **found.globals, **found.nonlocals}
         own.where.names = {n: node for n, v in outside.items() if (node := _constant(v, own.function))}
         return own
 

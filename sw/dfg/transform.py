@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hw.fabric.operations import STORES
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, NodeId
 
 
@@ -15,7 +16,7 @@ def dead_code(graph: Graph) -> Graph:
     if graph.opaque:
         return graph
     needed: set[NodeId] = set()
-    stack = [n.id for n in graph.nodes if n.op == "store"] + [o.source for o in graph.outputs]
+    stack = [n.id for n in graph.nodes if n.op in STORES] + [o.source for o in graph.outputs]
     while stack:
         node = stack.pop()
         if node not in needed:

@@ -96,11 +96,22 @@ def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
             yield Edge(_copy(edge.source, j), _copy(edge.target, k), distance, ORDER)
 
 
+def carries_lanes(graph: Graph) -> bool:
+    """Whether iterations hand on values that differ between lanes."""
+    return any(e.routed and e.distance and e.source in graph.wide for e in graph.edges)
+
+
 def unroll_with_rest(graph: Graph, times: int) -> tuple[Graph, Graph]:
     """The unrolled loop, and the iterations that are left over, which start from what it leaves behind.
 
-    The first has no nodes where nothing of it counts.
+    The first has no nodes where nothing of it counts. Raises `InputError` for what `unroll` does, and where
+    iterations hand on values that differ between lanes (`carries_lanes`): no scalar holds such a value.
     """
+    if carries_lanes(graph):
+        raise InputError(
+            f"graph {graph.name!r}: iterations that hand on values that differ between lanes must be a "
+            f"multiple of {times}, as no scalar holds such a value"
+        )
     states: list[Output] = []
 
     def resumed(value: Carried, name: str) -> Carried:

@@ -41,9 +41,10 @@ class Item:
 
 
 class Values:
-    """All values of one body, by number."""
+    """All values of one body, by number; operations of lanes work on so many `lanes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int = 1) -> None:
+        self.lanes = lanes
         self.items: list[Item] = []
         self._numbers: dict[Item, int] = {}
         self._linear: dict[int, Linear[int]] = {}
@@ -191,6 +192,10 @@ class Values:
     def difference(self, a: int, b: int) -> int | None:
         """By how much two values of one iteration differ, None where that is not known."""
         return (self.linear(a) - self.linear(b)).wrapped().number
+
+    def elements(self, access: Item) -> int:
+        """How many neighbouring elements an access of memory reaches."""
+        return self.lanes if OPERATIONS[access.op].of_lanes else 1
 
     def invariant(self, value: int) -> bool:
         """Whether a value is the same in every iteration, as far as its own form shows."""

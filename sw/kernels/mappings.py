@@ -63,7 +63,7 @@ def structure(graph: Graph) -> Graph:
         for e in graph.edges
     )
     words = tuple((tables[name], (0,) * len(held)) for name, held in graph.tables)
-    return Graph(graph.name, nodes, edges, tables=words)
+    return Graph(graph.name, nodes, edges, tables=words, lanes=graph.lanes)
 
 
 def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> tuple[SearchResult, bool]:

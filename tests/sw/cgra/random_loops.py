@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hw.fabric.operations import STORES
 from sw.dfg.graph import DATA, HINT, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
 from sw.dfg.kernel import Array, Kernel, Launch
 from sw.dfg.operations import OPERATIONS
@@ -23,7 +24,8 @@ TABLES = (("T", (3, -1, 4, 1, -5, 9, 2, 6)), ("U", tuple(range(-70, 90, 10))))
 SCALARS = ("p", "q")
 _NUMBERS = (0, 1, -1, 2, 3, 5, 31, 77, 1000003, 2147483647, -2147483648)
 #: Operations of the ALU and the multiplier.
-_VALUES = tuple(name for name in OPERATIONS if name not in ("load", "store", "table"))
+_VALUES = tuple(n for n, o in OPERATIONS.items() if not o.of_lanes and n not in ("load", "store", "table"))
+_OF_LANES = ("lane", "load_lanes", "load_lanes", "store_lanes", "sum_lanes", "max_lanes", "rotate_lanes")
 #: Distances of what is carried; more than 7 first iterations do not fit into one entry.
 _DISTANCES = (1, 1, 1, 1, 2, 2, 3, 5, 9)
 _TYPES = ("int32", "int32", "int8", "uint8")
@@ -40,11 +42,11 @@ class Loop:
     text: str = ""
 
 
-def random_loop(seed: int) -> Loop:
-    """A random loop: a graph for even seeds, a function for odd ones."""
+def random_loop(seed: int, lanes: int = 1) -> Loop:
+    """A random loop: a graph for even seeds, a function for odd ones; a graph works on so many lanes."""
     rng = random.Random(f"loop {seed}")
     if seed % 2 == 0:
-        grower = _Grower(rng)
+        grower = _Grower(rng, lanes)
         kernel, text = grower.kernel(f"graph{seed}"), ""
     else:
         kernel, text = _function(rng)
@@ -80,6 +82,7 @@ class _Grower:
     """Makes one graph; `values` are the nodes that give one, `accesses` those of memory by array."""
 
     rng: random.Random
+    lanes: int
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
@@ -92,6 +95,9 @@ class _Grower:
         rng = self.rng
         self.count()
         for _ in range(rng.choice((4, 8, 8, 14, 20, 30))):
+            if self.lanes > 1 and rng.random() < 0.35:
+                self.across(rng.choice(_OF_LANES))
+                continue
             drawn = rng.random()
             if drawn < 0.14:
                 self.access("load")
@@ -116,7 +122,7 @@ class _Grower:
         used = {node.memory.name for node in self.nodes if node.op == "table" and node.memory}
         tables = tuple(table for table in TABLES if table[0] in used)
         graph = Graph(
-            f"{name}.1", tuple(self.nodes), tuple(self.edges), outputs=tuple(outputs), tables=tables
+            f"{name}.1", tuple(self.nodes), tuple(self.edges), False, tuple(outputs), tables, self.lanes
         )
         arrays = tuple(
             Array(a, any(not stores for _, stores in found), any(stores for _, stores in found))
@@ -153,6 +159,15 @@ class _Grower:
                 operands.remove(self.rng.choice(operands))
         self.values.append(self.add(op, tuple(operands), immediate))
 
+    def across(self, op: str) -> None:
+        """An operation of lanes."""
+        if op in ("load_lanes", "store_lanes"):
+            self.access(op)
+        elif op == "rotate_lanes" and self.rng.random() < 0.5:
+            self.values.append(self.add(op, ("I1",), self.rng.randrange(-self.lanes, 2 * self.lanes)))
+        else:
+            self.values.append(self.add(op, DATA[: OPERATIONS[op].operands], None))
+
     def count(self) -> None:
         """A number that rises from iteration to iteration."""
         step = self.rng.choice((1, 1, 2, 3))
@@ -160,12 +175,12 @@ class _Grower:
         self.edges.append(Edge("i", "i", 1, "I1", initial=(-step,)))
         self.values.append("i")
 
-    def index(self, length: int) -> str:
-        """A value from 0 to `length` - 1 (a power of two)."""
-        if length > 3 * MOST and self.rng.random() < 0.5:
+    def index(self, length: int, multiple: int = 1) -> str:
+        """A multiple of a number below `length`; both are powers of two."""
+        if multiple == 1 and length > 3 * MOST and self.rng.random() < 0.5:
             return "i"
         name = f"index{len(self.nodes)}"
-        self.nodes.append(Node(name, "and", length - 1))
+        self.nodes.append(Node(name, "and", length - multiple))
         self.edges.append(Edge(self.recent(), name, 0))
         return name
 
@@ -173,10 +188,10 @@ class _Grower:
         """A load or a store; a guarded one has an index that is outside where it does not happen."""
         rng, array = self.rng, self.rng.choice(ARRAYS)
         constant, guarded = rng.random() < 0.1, rng.random() < 0.15
-        stores = op == "store"
+        stores, count = op in STORES, self.lanes if OPERATIONS[op].of_lanes else 1
         if constant:
-            name = self.add(op, ("I2",) if stores else (), rng.randrange(REACH), array)
-        elif guarded:
+            name = self.add(op, ("I2",) if stores else (), rng.randrange(0, REACH, count), array)
+        elif guarded and count == 1:
             index = self.index(4 * REACH)
             guard, name = f"guard{len(self.nodes)}", f"{op}{len(self.nodes)}"
             within = rng.random() < 0.5
@@ -187,7 +202,7 @@ class _Grower:
             if stores:
                 self.edges.append(Edge(self.recent(), name, 0, "I2"))
         else:
-            index = self.index(REACH)
+            index = self.index(REACH, count)
             number = self.number() if stores and rng.random() < 0.15 else None
             name = self.add(op, ("I2",) if stores and number is None else (), number, array)
             self.edges.append(Edge(index, name))

@@ -16,7 +16,7 @@ from sw.cgra.resources import resources
 @pytest.mark.parametrize("threshold", [0, 1, 2, 4])
 def test_groups_are_partitions_of_near_pes(preset: str, threshold: int) -> None:
     fabric = load(preset, (5, 6))
-    hops = resources(fabric).distance
+    hops = resources(fabric).distance[0]
     found = {partition(fabric, threshold, variant) for variant in range(4)}
     for groups in found:
         assert sorted(pe for group in groups for pe in group) == list(range(fabric.size))

@@ -1,5 +1,7 @@
 """Runs graphs in the order of a random schedule, iterations overlapped, accesses of one step in any order.
 
+Every value has as many words as the graph has lanes.
+
 The schedule keeps nothing but the dependences, so it shows whether they suffice.
 """
 
@@ -7,9 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from typing import Any
 
-from sw.dfg.graph import Edge, Graph, NodeId, Value
+import numpy as np
+
+from hw.semantics import wrap
+from sw.dfg.graph import Edge, Graph, Node, NodeId, Value
 from sw.dfg.kernel import Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.recurrence import critical_cycle, windows
@@ -55,7 +59,7 @@ def run_overlapped(
         for node, step in steps.items():
             events[step + t * ii].append((node, t))
     ready: dict[tuple[NodeId, int], int] = {}
-    values: dict[tuple[NodeId, int], int] = {}
+    values: dict[tuple[NodeId, int], list[int]] = {}
     tables = dict(graph.tables)
 
     def known(value: Value) -> int:
@@ -65,38 +69,71 @@ def run_overlapped(
         rng.shuffle(events[now])
         for node, t in events[now]:
             spec, operation = graph.by_id[node], OPERATIONS[graph.by_id[node].op]
-            operands: dict[str, int] = {}
-            holds = True
+            operands: dict[str, list[int]] = {}
+            holds = [True] * graph.lanes
             for operand, given in graph.operands(spec).items():
                 if not isinstance(given, Edge) or t < given.distance:
-                    operands[operand] = known(given.initial[t] if isinstance(given, Edge) else given)
+                    word = known(given.initial[t] if isinstance(given, Edge) else given)
+                    operands[operand] = [word] * graph.lanes
                 else:
                     source = (given.source, t - given.distance)
                     assert ready[source] <= now
                     operands[operand] = values[source]
                 if isinstance(given, Edge) and operand == "P":
-                    holds = (operands["P"] != 0) is not given.negated
+                    holds = [(word != 0) is not given.negated for word in operands["P"]]
             args = [operands[d] for d in ("I1", "I2", "I3") if d in operands]
             if spec.op == "const":
-                args = [known(spec.immediate or 0)]
-            values[node, t] = _value(spec, args, memory, tables) if holds else 0
+                args = [[known(spec.immediate or 0)] * graph.lanes]
+            values[node, t] = _value(spec, args, holds, memory, tables)
+            assert node in graph.wide or len(set(values[node, t])) == 1
             ready[node, t] = now + operation.latency
     return {
-        o.name: known(o.initial[n]) if n < o.distance else values[o.source, n - o.distance]
+        o.name: known(o.initial[n]) if n < o.distance else values[o.source, n - o.distance][0]
         for o in graph.outputs
     }
 
 
 def _value(
-    node: Any, args: list[int], memory: dict[str, list[int]], tables: dict[str, tuple[int, ...]]
-) -> int:
-    meaning = OPERATIONS[node.op].meaning
-    if meaning or node.op == "const":
-        return meaning(*args) if meaning else args[0]
-    if node.op == "store":
-        memory[node.memory.name][args[0]] = args[1]
-        return 0
-    return (memory if node.op == "load" else tables)[node.memory.name][args[0]]
+    node: Node,
+    args: list[list[int]],
+    holds: list[bool],
+    memory: dict[str, list[int]],
+    tables: dict[str, tuple[int, ...]],
+) -> list[int]:
+    """The words of a value, 0 where the predicate does not hold."""
+    lanes = range(len(holds))
+    held = memory[node.memory.name] if node.memory and node.op != "table" else []
+    if node.op in ("load", "store"):
+        if not holds[0]:
+            return [0] * len(holds)
+        if node.op == "store":
+            held[args[0][0]] = args[1][0]
+        return [held[args[0][0]] if node.op == "load" else 0] * len(holds)
+    if node.op in ("load_lanes", "store_lanes"):
+        start = args[0][0] if any(holds) else 0
+        assert start % len(holds) == 0
+        for lane in lanes if node.op == "store_lanes" else ():
+            if holds[lane]:
+                held[start + lane] = args[1][lane]
+        words = held[start : start + len(holds)] if node.op == "load_lanes" else [0] * len(holds)
+    elif OPERATIONS[node.op].of_lanes:
+        words = _across(node.op, args, len(holds))
+    else:
+        meaning = OPERATIONS[node.op].meaning or (lambda word: word)
+        if node.memory is not None:
+            meaning = tables[node.memory.name].__getitem__
+        words = [meaning(*(a[lane] for a in args)) if holds[lane] else 0 for lane in lanes]
+    return [word if holds[lane] else 0 for lane, word in enumerate(words)]
+
+
+def _across(op: str, args: list[list[int]], lanes: int) -> list[int]:
+    """What an operation makes of all lanes."""
+    if op == "lane":
+        return list(range(lanes))
+    words = np.array(args[0])
+    if op == "rotate_lanes":
+        return list(np.roll(words, -args[1][0]).tolist())
+    return [wrap(int(words.sum() if op == "sum_lanes" else words.max()))] * lanes
 
 
 def run_steps_overlapped(

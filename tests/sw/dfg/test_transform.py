@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hw.errors import InputError
 from hw.fabric import Unit
+from hw.fabric.operations import LOADS, STORES
 from hw.semantics import wrap
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
 from sw.dfg.interpret import run_graph
@@ -51,8 +52,10 @@ def test_logical_shifts_and_leading_zeros(a: int, shift: int) -> None:
 
 def test_latencies_and_units_are_those_of_the_specification() -> None:
     two = {name for name, operation in OPERATIONS.items() if operation.latency == 2}
-    assert two == {"mul", "mul_shift_round", "mul_shift_round_even", "load", "table"}
-    assert {o.name for o in OPERATIONS.values() if o.unit is Unit.MEMORY} == {"load", "store"}
+    across = {"sum_lanes", "max_lanes", "rotate_lanes"}
+    assert two == {"mul", "mul_shift_round", "mul_shift_round_even", "load", "load_lanes", "table"} | across
+    assert {o.name for o in OPERATIONS.values() if o.unit is Unit.MEMORY} == {*LOADS, *STORES}
+    assert {o.name for o in OPERATIONS.values() if o.unit is Unit.LANES} == across
 
 
 def test_every_operation_runs_with_any_one_operand_as_immediate() -> None:
