@@ -134,15 +134,16 @@ def _chosen(p: ArrayProblem) -> Chosen:
     operands: dict[Key, TileAccess] = {0: TileAccess("acc", "int32")}
     operands |= {k: p.sources[k].access for k in sorted(p.sources)}
     operands["result"] = TileAccess("out", word(p.result.tensor.element))
-    every = math.lcm(p.unit, p.config.cols)
+    every = aligned = math.lcm(p.unit, p.config.cols)
     if p.segmented:
-        every = p.across
+        every, aligned = p.across, math.gcd(p.across, p.unit, p.config.cols, *p.images.values())
         for key, access in operands.items():
             gap = p.images.get(key, every) != every
             operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=access.follows == "full")
     result = operands.pop("result")
     value = p.operator.epilogue.value
-    return choose(value, [*operands.values()], result, p.config, multiple=every, name="epilogue")
+    given = [*operands.values()]
+    return choose(value, given, result, p.config, multiple=every, aligned=aligned, name="epilogue")
 
 
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> Nest:

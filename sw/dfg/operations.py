@@ -31,6 +31,19 @@ def mul_shift_round_even(a: int, b: int, shift: int) -> int:
     return SEMANTICS["mul_shift_round_even"].value(a, b, shift)
 
 
+def requantise(a: int, b: int, packed: int) -> int:
+    """The 64-bit product shifted right, halves rounded up, with a zero point and within limits.
+
+    `packed` comes from `hw.semantics.quantisation`.
+    """
+    return SEMANTICS["requantise"].value(a, b, packed)
+
+
+def requantise_even(a: int, b: int, packed: int) -> int:
+    """As `requantise`, halves to the even neighbour."""
+    return SEMANTICS["requantise_even"].value(a, b, packed)
+
+
 def shift_right_logical(a: int, b: int) -> int:
     """A shift to the right that brings in zeros; amounts count modulo 32."""
     return SEMANTICS["shr_logical"].value(a, b)

@@ -20,6 +20,8 @@ CALLS = {
     "clz": "clz",
     "mul_shift_round": "mul_shift_round",
     "mul_shift_round_even": "mul_shift_round_even",
+    "requantise": "requantise",
+    "requantise_even": "requantise_even",
     "shift_right_logical": "shr_logical",
 }
 #: Functions that have a meaning only on a fabric with several lanes; they are the operations of that name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hw.semantics import quantisation
 from sw.dfg.syntax import CALLS
 from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, rewritten, walk
 
@@ -55,6 +56,42 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     elsewhere = set(walk(rewritten(value, none.get)))
     chosen: dict[Expression, Argument] = {mask: byte for mask, byte in masks.items() if byte not in elsewhere}
     return rewritten(value, chosen.get), frozenset(byte.index for byte in chosen.values())
+
+
+#: Operations of a quantiser by the products that they make bytes of.
+_QUANTISED = {"mul_shift_round": "requantise", "mul_shift_round_even": "requantise_even"}
+
+
+def with_quantiser(value: Expression) -> Expression:
+    """An expression in which rounded products that are limited to a byte are operations of a quantiser."""
+    return rewritten(value, _quantised)
+
+
+def _quantised(value: Expression) -> Expression | None:
+    """A rounded product with its zero point and its limits as one operation; None: it is something else."""
+    match value:
+        case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
+            zero = 0
+            match inner:
+                case Apply("add", (Apply() as product, Number(zero))):
+                    pass
+                case product:
+                    pass
+        case _:
+            return None
+    if not isinstance(product, Apply) or product.operation not in _QUANTISED:
+        return None
+    bytes_ = -128 <= low <= high <= 127 or 0 <= low <= high <= 255
+    if not bytes_ or not -256 <= zero <= 255:
+        return None
+    total, factor, shift = product.operands
+    third: Expression
+    if isinstance(shift, Number):
+        third = Number(quantisation(shift.value, zero, low, high))
+    else:
+        # Amounts of products count modulo 64.
+        third = Apply("or", (Apply("and", (shift, Number(63))), Number(quantisation(0, zero, low, high))))
+    return Apply(_QUANTISED[product.operation], (with_quantiser(total), with_quantiser(factor), third))
 
 
 @dataclass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.fabric import Unit
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
 from sw.graph.expression import Expression, Lookup, operations, walk
@@ -52,15 +54,19 @@ def choose(
     config: MachineConfig,
     *,
     multiple: int,
+    aligned: int | None = None,
     name: str = "elementwise",
     seed: int = 0,
 ) -> Chosen:
     """The loop with the fewest cycles per element among those whose block divides `multiple`.
 
     `multiple` divides the number of columns (of elements, for tiles that need no columns) of every launch.
+    `aligned` (default: `multiple`) divides the elements from any row or segment to the next one.
     Of loops that are about equally fast it takes the one with the smallest block.
     """
-    found = _candidates(value, operands, result, config, multiple, name)
+    found = _candidates(
+        value, operands, result, config, multiple, multiple if aligned is None else aligned, name
+    )
     tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
     for least, made in sorted(found, key=lambda c: (c[0], c[1].block)):
@@ -111,6 +117,7 @@ def _candidates(
     result: TileAccess,
     config: MachineConfig,
     multiple: int,
+    aligned: int,
     name: str,
 ) -> Iterator[tuple[float, ElementwiseKernel]]:
     """Loops, each with a lower bound of its cycles per element."""
@@ -118,9 +125,16 @@ def _candidates(
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
     large = _large(value)
     masks = MASKS if result.bytes == 1 else NEIGHBOURS
-    for mask in masks[:2] if large else masks:
-        made = make(value, operands, result, mask=mask, name=name)
-        if multiple > 0 and multiple % made.block == 0:
+    wanted = [(mask, 1) for mask in (masks[:2] if large else masks)]
+    if (several := config.cgra.lanes) > 1 and aligned % several == 0:
+        wanted += [(pieces * several - 1, several) for pieces in (1, 2, 4)]
+    quantiser = bool(config.cgra.having(Unit.QUANTISER))
+    for mask, lanes in wanted:
+        if multiple <= 0 or multiple % (1 << mask.bit_length()):
+            continue
+        made = make(value, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, name=name)
+        # There may be no PE with lanes for an operation.
+        with contextlib.suppress(*[InputError] * (lanes > 1)):
             graph = prepare(graph_of(made.kernel), config.cgra)
             least = bound(graph, config.cgra).mii
             if not mask or not large or least <= _STEPS:

@@ -10,6 +10,7 @@ from collections import defaultdict
 import numpy as np
 
 from hw.config import MachineConfig
+from hw.fabric.operations import LOADS, STORES
 from sw import dtypes
 from sw.dfg.graph import NodeId
 from sw.ir.vector import Array
@@ -37,7 +38,7 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
     bases = {name: number * _APART for number, name in enumerate(elementwise.indices.bases)}
     nodes: dict[str, list[NodeId]] = defaultdict(list)
     for node in graph.nodes:
-        if node.op in ("load", "store"):
+        if node.op in (*LOADS, *STORES):
             assert node.memory is not None
             nodes[node.memory.name].append(node.id)
     iterations = ii * np.arange(_ITERATIONS)
@@ -47,9 +48,13 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
         for number, access in enumerate(own):
             # Several elements of one array are accessed in the order of their copies.
             index = found[number * len(found) // len(own)]
-            places_of = _banks(config, streams[name], index, bases[key])
-            served = (places[access].step + iterations << _SPACES + _LINES) + places_of
-            (stores if name.startswith("y") else loads).append(served)
+            stream, lanes = streams[name], graph.lanes if graph.by_id[access].op.endswith("lanes") else 1
+            size = dtypes.ELEMENTS[stream.element].bytes
+            # Every fourth byte of what an access of several lanes reaches is in another bank.
+            for more in range(0, max(1, lanes * size // 4) if stream.space != "acc" else 1):
+                places_of = _banks(config, stream, index + more * 4 // size, bases[key])
+                served = (places[access].step + iterations << _SPACES + _LINES) + places_of
+                (stores if name.startswith("y") else loads).append(served)
     longest = np.ones(_ITERATIONS * ii + configured.depth, np.int64)
     # A bank serves a line once, however many read it.
     for keys in (np.unique(np.concatenate(loads)), np.concatenate(stores)):

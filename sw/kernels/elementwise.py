@@ -16,7 +16,7 @@ from hw.fabric.bitstream import SCALARS
 from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import TileAccess
-from sw.kernels.body import LoopText, bytes_as_unsigned, numbers
+from sw.kernels.body import LoopText, bytes_as_unsigned, numbers, with_quantiser
 from sw.kernels.configuration import over
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import GridKernel
@@ -85,14 +85,16 @@ class ElementwiseKernel:
 
         Operands have one element per row or column, of columns a multiple of the block. The record of row r
         begins at word r times the number of such operands; so do those of the block of columns that begins
-        with column r.
+        with column r, in which the words of all lanes of an operand are neighbours.
         """
         wanted = record_operands(self.operands, follows)
         words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
         if follows == "row":
             return words.reshape(-1)
-        order = list(self.unrolling.order)
-        return words.reshape(-1, self.block, len(wanted))[:, order].reshape(-1)
+        order, lanes = list(self.unrolling.order), self.unrolling.lanes
+        words = words.reshape(-1, self.block, len(wanted))[:, order]
+        # Of what is made at once, the words of each operand lie side by side.
+        return words.reshape(-1, lanes, len(wanted)).swapaxes(1, 2).reshape(-1)
 
 
 def make(
@@ -101,17 +103,23 @@ def make(
     result: TileAccess,
     *,
     mask: int = 0,
+    lanes: int = 1,
+    quantiser: bool = False,
     name: str = "elementwise",
 ) -> ElementwiseKernel:
     """The loop that sets the result to `value` of the operands; an iteration makes the elements of `mask`.
 
+    With several `lanes` so many neighbours are made at once: `mask` holds all numbers below that. Then bases,
+    gaps and segments are multiples of the lanes, too. `quantiser`: PEs have that unit.
+
     `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` where there are more arrays
     or scalars than a launch can have.
     """
+    value = with_quantiser(value) if quantiser else value
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
-    indices = Indices(read, result, Unrolling(mask), used)
+    indices = Indices(read, result, Unrolling(mask, lanes), used)
     wanted = numbers(value)
     room = max(0, SCALARS - len(indices.names))
     while True:
@@ -132,12 +140,13 @@ def make(
 def _kernel(name: str, value: Expression, indices: Indices, given: Mapping[int, str]) -> GridKernel:
     """The text, with those numbers as scalars."""
     body = LoopText(given)
-    for copy in range(indices.unrolling.copies):
-        found = body.value(value, [indices.load(k, copy) for k in range(len(indices.operands))])
-        body.lines.append(f"{indices.store(copy)} = {found}")
+    for piece in range(len(indices.unrolling.pieces)):
+        found = body.value(value, [indices.load(k, piece) for k in range(len(indices.operands))])
+        body.lines.append(indices.store(piece, found))
     streams = indices.streams
     scalars = (*indices.names, *given.values())
-    head = [f"{table} = {words!r}" for words, table in body.tables.items()]
+    head = [f"LANES = {indices.unrolling.lanes}"] * (indices.unrolling.lanes > 1)
+    head += [f"{table} = {words!r}" for words, table in body.tables.items()]
     parameters = ", ".join(["n", *(s.name for s in streams), *scalars])
     lines = [*head, f"def {name}({parameters}):"]
     lines += [f"    {line}" for line in indices.start]

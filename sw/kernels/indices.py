@@ -24,15 +24,21 @@ class Unrolling:
 
     They are first + o for every number o that has no other bits. A loop walks through a block of elements by
     the other bits: with 12 (binary 1100) its iterations make 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
-    15. With 3, the four elements are neighbours.
+    15. With 3, the four elements are neighbours. With several `lanes`, so many neighbours are made at once.
     """
 
     mask: int = 0
+    lanes: int = 1
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """The elements of an iteration, counted from its first."""
         return tuple(o for o in range(self.mask + 1) if o & self.mask == o)
+
+    @cached_property
+    def pieces(self) -> tuple[int, ...]:
+        """The first elements of what is made at once."""
+        return tuple(o for o in self.offsets if o % self.lanes == 0)
 
     @property
     def copies(self) -> int:
@@ -90,9 +96,9 @@ class Indices:
 
     @cached_property
     def own(self) -> int:
-        """How many arrays an operand has that differs from copy to copy."""
+        """How many arrays an operand has that differs from piece to piece."""
         many = sum(a.follows in ("full", "column") for a in self.accesses.values())
-        count = self.unrolling.copies
+        count = len(self.unrolling.pieces)
         while count > 1 and many * count + len(self.accesses) - many > ARRAYS:
             count //= 2
         return count
@@ -115,29 +121,37 @@ class Indices:
         return f"y_{number}" if key == "result" else f"x{key}_{number}"
 
     def _offset(self, key: Key, copy: int) -> int:
-        """Elements from an operand's index to the element of a copy."""
+        """Elements from an operand's index to the first element of a piece."""
         access = self.accesses[key]
         if access.record:
             record = self._record(access.follows)
-            return copy * len(record) * (access.follows == "column") + record.index(int(key))
-        return self.unrolling.offsets[copy] if access.follows in ("full", "column") else 0
+            each = self.unrolling.lanes if access.follows == "column" else 1
+            return each * (copy * len(record) * (access.follows == "column") + record.index(int(key)))
+        return self.unrolling.pieces[copy] if access.follows in ("full", "column") else 0
 
-    def _element(self, key: Key, copy: int) -> str:
+    def _place(self, key: Key, copy: int) -> tuple[str, str]:
+        """The array and the index of the first element of a piece."""
         access = self.accesses[key]
         if access.follows in ("row", "scalar"):
-            return f"{self._stream(key, 0)}[{self._index(key)}]"
+            return self._stream(key, 0), self._index(key)
         further = copy // self.own * self.own
         more = self._offset(key, further) - self._offset(key, 0)
-        index = self._index(key) + (f" + {more}" if more else "")
-        return f"{self._stream(key, copy - further)}[{index}]"
+        return self._stream(key, copy - further), self._index(key) + (f" + {more}" if more else "")
 
     def load(self, operand: int, copy: int) -> str:
-        """The text of an operand's element."""
-        return self._element(operand, copy) if operand in self.used else ""
+        """The text of an operand's element, or of those of a piece."""
+        if operand not in self.used:
+            return ""
+        stream, index = self._place(operand, copy)
+        several = self.unrolling.lanes > 1 and self.accesses[operand].follows in ("full", "column")
+        return f"load_lanes({stream}, {index})" if several else f"{stream}[{index}]"
 
-    def store(self, copy: int) -> str:
-        """The text of a result's element."""
-        return self._element("result", copy)
+    def store(self, copy: int, value: str) -> str:
+        """The statement that sets a result's element, or those of a piece."""
+        stream, index = self._place("result", copy)
+        if self.unrolling.lanes > 1:
+            return f"store_lanes({stream}, {index}, {value})"
+        return f"{stream}[{index}] = {value}"
 
     def _index(self, key: Key) -> str:
         access = self.accesses[key]
@@ -248,7 +262,7 @@ class Indices:
                 moved = iteration * u.copies * records if of_columns else row * records
             many = access.follows in ("full", "column")
             base = (access.follows + "s") if access.record else key
-            for copy in range(u.copies if many else 1):
+            for copy in range(len(u.pieces) if many else 1):
                 stream = copy % self.own
                 own = found.setdefault(self._stream(key, stream), (base, []))
                 own[1].append(moved + self._offset(key, copy) - self._offset(key, stream))
