@@ -45,7 +45,7 @@ from tests.sw.dfg.random_functions import MOST
 #: What a text about a graph that was not mapped may name.
 LIMITS = {
     "a unit that no PE has": r"needs a PE with .+, fabric .+ has none$",
-    "another number of lanes": r"works on \d lanes, the PEs of fabric .+ have \d$",
+    "another number of lanes": r"works on \d+ lanes, the PEs of fabric .+ have \d+$",
     "a distance greater than all registers": r"the distance must be at most \d+, one",
     "contexts: the MII is greater": r"the MII is \d+ \(.+\), the fabric has \d+ contexts$",
     "search: links, registers or ports overused": r"up to II \d+: .*(link|result|register|port) .+overused",
@@ -56,7 +56,7 @@ LIMITS = {
 }
 #: The same for kernels that are prepared for the RTL.
 REFUSED = (
-    r"needs a PE with .+|works on \d lanes, .+|contexts must be at least \d+, not \d+|"
+    r"needs a PE with .+|works on \d+ lanes, .+|contexts must be at least \d+, not \d+|"
     r"the distance must be at most \d+, one|no mapping was found: (II \d+: .+|the time was too short)"
 )
 #: Fabrics for the RTL have at most so many PEs and at least so many contexts.
