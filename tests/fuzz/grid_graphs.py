@@ -3,14 +3,16 @@
     python -m tests.fuzz.grid_graphs --count 300 [--seed 0] [--why] [--rtl 60 --fabrics 6]
 
 Number k is the loop and the fabric of seed k (`tests/sw/cgra/random_loops.py`, `random_fabrics.py`): half of
-the loops are drawn as graphs, half are the largest loops of random functions. Every mapping is checked, and
-its bitstream is decoded and compared with the graph; where there is none, a text must name what limits it.
-`--rtl` maps so many of the loops to small fabrics too and runs them there: results must be the interpreter's,
-every event must be in the cycle that the model predicts. Exit code 1 if anything is otherwise.
+the loops are drawn as graphs, half are the largest loops of random functions; half of the fabrics have PEs of
+2 or 4 lanes, and the graphs for these work on as many. Every mapping is checked, and its bitstream is decoded
+and compared with the graph; where there is none, a text must name what limits it. `--rtl` maps so many of
+the loops to small fabrics too and runs them there: results must be the interpreter's, every event must be in
+the cycle that the model predicts. Exit code 1 if anything is otherwise.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections import Counter
@@ -30,6 +32,7 @@ from cosim.session.mapped_loop import MappedLoop
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
 from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry
+from hw.fabric.operations import LOADS, STORES
 from sw.cgra.launch_plan import plan
 from sw.cgra.search import SearchResult, map_graph
 from sw.cgra.verify import verify
@@ -42,6 +45,7 @@ from tests.sw.dfg.random_functions import MOST
 #: What a text about a graph that was not mapped may name.
 LIMITS = {
     "a unit that no PE has": r"needs a PE with .+, fabric .+ has none$",
+    "another number of lanes": r"works on \d+ lanes, the PEs of fabric .+ have \d+$",
     "a distance greater than all registers": r"the distance must be at most \d+, one",
     "contexts: the MII is greater": r"the MII is \d+ \(.+\), the fabric has \d+ contexts$",
     "search: links, registers or ports overused": r"up to II \d+: .*(link|result|register|port) .+overused",
@@ -52,8 +56,8 @@ LIMITS = {
 }
 #: The same for kernels that are prepared for the RTL.
 REFUSED = (
-    r"needs a PE with .+|contexts must be at least \d+, not \d+|the distance must be at most \d+, one|"
-    r"no mapping was found: (II \d+: .+|the time was too short)"
+    r"needs a PE with .+|works on \d+ lanes, .+|contexts must be at least \d+, not \d+|"
+    r"the distance must be at most \d+, one|no mapping was found: (II \d+: .+|the time was too short)"
 )
 #: Fabrics for the RTL have at most so many PEs and at least so many contexts.
 RTL_PES, RTL_CONTEXTS = 12, 8
@@ -91,6 +95,11 @@ def told_with(case: str) -> Iterator[None]:
         raise
 
 
+def lanes_of(seed: int) -> int:
+    """The lanes of the loop and of the fabric of a seed."""
+    return random.Random(f"lanes {seed}").choice((1, 1, 2, 4))
+
+
 def largest(loop: Loop) -> Graph:
     """The graph with the most operations among those that are launched, or would be if loops ran."""
     ran = {name: value or MOST for name, value in loop.scalars.items()}
@@ -100,7 +109,8 @@ def largest(loop: Loop) -> Graph:
 
 def attempt(seed: int, timeout: float | None = None) -> Attempt:
     """Map the graph of a seed to its fabric and check what comes of it."""
-    graph, fabric = largest(random_loop(seed)), random_fabric(seed)
+    lanes = lanes_of(seed)
+    graph, fabric = largest(random_loop(seed, lanes)), random_fabric(seed, lanes)
     try:
         outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=SMALL)
     except InputError as error:
@@ -117,10 +127,10 @@ def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
     """What is wrong with a mapping and with the words that are made of it."""
     if outcome.mapping is None:
         return
-    written = arrays_of(graph, "store")
+    written = arrays_of(graph, *STORES)
     places = {
         name: ArrayEntry(OUT if name in written else SCRATCH, i % 3, 256 * i, 48 + i)
-        for i, name in enumerate(arrays_of(graph, "load", "store"))
+        for i, name in enumerate(arrays_of(graph, *LOADS, *STORES))
     }
     scalars = {name: i for i, name in enumerate(graph.scalars)}
     words = outcome.words(places)
@@ -138,9 +148,10 @@ def small_fabrics(count: int, seed: int) -> list[Fabric]:
     """The first fabrics from a seed on that have all units and are small enough to build their RTL."""
     found: list[Fabric] = []
     while len(found) < count:
-        fabric = random_fabric(seed)
+        fabric = random_fabric(seed, lanes_of(seed))
         seed += 1
-        enough = fabric.contexts >= RTL_CONTEXTS and all(fabric.having(unit) for unit in Unit)
+        units = [unit for unit in Unit if unit is not Unit.LANES or fabric.lanes > 1]
+        enough = fabric.contexts >= RTL_CONTEXTS and all(fabric.having(unit) for unit in units)
         if enough and fabric.size <= RTL_PES:
             found.append(fabric)
     return found
@@ -168,7 +179,7 @@ def prove(fabric: Fabric, seeds: Sequence[int], count: int, timeout: float | Non
     for seed in seeds:
         if len(ready) == count:
             break
-        loop = random_loop(seed)
+        loop = random_loop(seed, lanes_of(seed))
         given = Arguments(loop.arrays, loop.scalars)
         try:
             with told_with(f"loop {seed} on {fabric.name}"):

@@ -47,13 +47,13 @@ def test_a_configuration_of_another_graph_is_a_fault(monkeypatch: Any, kind: str
         outcome = map_graph(other(graph), *given, **named)
         return replace(outcome, graph=graph, prepared=map_graph(graph, *given, **named).prepared)
 
-    seed = next(s for s in range(0, 40, 2) if _predicated(s) and attempt(s).mapped)
+    seed = next(s for s in range(0, 40, 2) if _predicated(found := attempt(s)) and found.mapped)
     monkeypatch.setattr(grid_graphs, "map_graph", spoiled)
     assert attempt(seed).faults
 
 
-def _predicated(seed: int) -> bool:
-    return any(e.operand == PREDICATE for e in grid_graphs.largest(random_loop(seed)).edges)
+def _predicated(found: Attempt) -> bool:
+    return any(e.operand == PREDICATE for e in found.graph.edges)
 
 
 def test_a_reason_that_names_no_limit_is_a_fault(monkeypatch: Any) -> None:
@@ -97,6 +97,9 @@ def test_loops_and_fabrics_differ_in_what_matters() -> None:
     assert {e.distance for e in edges if e.operand == ORDER} >= {0, 1}
     assert any(isinstance(v, str) for e in edges for v in e.initial)
     assert {str(a.dtype) for loop in loops for a in loop.arrays.values()} == {"int32", "int8", "uint8"}
+    several = [attempt(seed) for seed in range(COUNT)]
+    assert {a.fabric.lanes for a in several} == {1, 2, 4}
+    assert any(a.graph.wide and a.mapped for a in several)
     fabrics = [random_fabric(seed) for seed in range(60)]
     assert {kind.registers for f in fabrics for kind in f.kinds} == {0, 1, 2, 3, 4}
     assert {unit for f in fabrics for unit in Unit if not f.having(unit)} >= {Unit.TABLE, Unit.MEMORY}
