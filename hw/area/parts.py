@@ -320,10 +320,14 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     if fabric is not None:
         makers |= {
             "grid_control": lambda: Control(config, fabric),
-            "grid_ports": lambda: Ports(config, [1] * len(config.store_pes), fabric.pipelined),
+            "grid_ports": lambda: Ports(config, _port_lanes(fabric), fabric.pipelined),
             "pe": lambda: ProcessingElement(config, fabric, index),
         }
     return makers[kind]()
+
+
+def _port_lanes(fabric: Fabric) -> list[int]:
+    return [fabric.kinds[pe].lanes for pe in fabric.having(Unit.MEMORY)]
 
 
 def verilog(config: MachineConfig, kind: str, index: int = 0) -> str:
