@@ -211,6 +211,17 @@ def _rounded(a: Integers, b: Integers, shift: Integers) -> Integers:
     return (product >> shift) + np.where(shift > 0, product >> np.maximum(shift - 1, 0) & 1, 0)
 
 
+def _byte(rounded: Integers, packed: Integers) -> Integers:
+    """A rounded product with the zero point and within the limits of `hw.semantics.quantisation`."""
+    zero = ((packed >> 6 & 511) ^ 256) - 256
+    value = (rounded.astype(np.int32).astype(np.int64) + zero).astype(np.int32).astype(np.int64)
+    low, high = (
+        np.where((packed < 0) | (limit < 128), limit, limit - 256)
+        for limit in (packed >> 15 & 255, packed >> 23 & 255)
+    )
+    return np.where(value > high, high, np.where(value < low, low, value))
+
+
 #: Operations whose formula chooses, which arrays cannot, or needs more than 64 bits.
 _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "lt": np.less,
@@ -225,4 +236,6 @@ _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     # frexp is exact here: doubles hold 53 bits.
     "clz": lambda a: 32 - np.frexp((a & 0xFFFFFFFF).astype(np.float64))[1],
     "mul_shift_round": _rounded,
+    "requantise": lambda a, b, c: _byte(_rounded(a, b, c), c),
+    "requantise_even": lambda a, b, c: _byte(operate("mul_shift_round_even", a, b, c), c),
 }

@@ -53,7 +53,20 @@ def test_logical_shifts_and_leading_zeros(a: int, shift: int) -> None:
 def test_latencies_and_units_are_those_of_the_specification() -> None:
     two = {name for name, operation in OPERATIONS.items() if operation.latency == 2}
     across = {"sum_lanes", "max_lanes", "rotate_lanes"}
-    assert two == {"mul", "mul_shift_round", "mul_shift_round_even", "load", "load_lanes", "table", "requantise", "requantise_even"} | across
+    assert (
+        two
+        == {
+            "mul",
+            "mul_shift_round",
+            "mul_shift_round_even",
+            "load",
+            "load_lanes",
+            "table",
+            "requantise",
+            "requantise_even",
+        }
+        | across
+    )
     assert {o.name for o in OPERATIONS.values() if o.unit is Unit.MEMORY} == {*LOADS, *STORES}
     assert {o.name for o in OPERATIONS.values() if o.unit is Unit.LANES} == across
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hw.fabric import Unit
 from sw.dfg.operations import OPERATIONS
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
 from sw.ir.expression import evaluate as number_of
@@ -17,7 +18,8 @@ from sw.kernels.indices import Key
 
 #: Bytes of the spaces; operands in the output buffer lie in its first half, the result in the second.
 SIZES = {"acc": 1 << 12, "scratch": 1 << 13, "out": 1 << 13}
-_COMPUTED = [name for name, operation in OPERATIONS.items() if operation.meaning is not None]
+#: What every fabric with an ALU and a multiplier computes.
+_COMPUTED = [n for n, o in OPERATIONS.items() if o.meaning is not None and o.unit is not Unit.QUANTISER]
 _NUMBERS = (0, 1, -1, 2, 5, 31, 33, 63, 64, 127, -128, 255, 1 << 20, (1 << 31) - 1, -(1 << 31))
 _ENTRIES = 256
 
@@ -76,6 +78,8 @@ class _Drawing:
 
     def __init__(self, rng: random.Random, made: ElementwiseKernel, given: list[TileAccess]):
         self.rng, self.given = rng, given
+        #: What lanes work on begins at a multiple of their number.
+        self.unit = made.unrolling.lanes
         data = np.random.default_rng(rng.randrange(1 << 32))
         self.spaces = {name: data.integers(0, 256, size, np.uint8) for name, size in SIZES.items()}
         self.segment = made.block * rng.randint(1, 2)
@@ -92,10 +96,10 @@ class _Drawing:
             return {"row": row, "column": column, "scalar": 0 * row}[access.follows]
         found = row * self.width + column
         if access.row_gap:
-            self.row_gaps[key] = self.rng.randint(0, 9)
+            self.row_gaps[key] = self.unit * self.rng.randint(0, 9)
             found = found + row * self.row_gaps[key]
         if access.segment_gap:
-            self.segment_gaps[key] = self.rng.randint(0, 9)
+            self.segment_gaps[key] = self.unit * self.rng.randint(0, 9)
             found = found + (row * self.segments + column // self.segment) * self.segment_gaps[key]
         return found
 
@@ -104,7 +108,8 @@ class _Drawing:
         held = self.spaces[access.space].view(access.element)
         high = len(held) // 2 if access.space == "out" and low == 0 else len(held)
         found = self.indices(key, access)
-        self.bases[key] = self.rng.randint(low * len(held) // 2, high - 1 - int(found.max()))
+        base = self.rng.randint(low * len(held) // 2, high - 1 - int(found.max()))
+        self.bases[key] = base - base % self.unit
         return held, found + self.bases[key]
 
     def record(self, made: ElementwiseKernel, follows: str) -> dict[int, np.ndarray]:
@@ -122,18 +127,26 @@ class _Drawing:
         # Those of rows lie in the first half, those of columns in the second.
         half = len(held) // 2
         base = self.rng.randint(0, half - len(words)) + (half if follows == "column" else 0)
+        base -= base % self.unit
         self.bases[f"{follows}s"] = base
         held[base : base + len(words)] = words
         return arrays
 
 
-def tile(rng: random.Random, value: Expression | None = None, given: list[TileAccess] | None = None) -> Tile:
+def tile(
+    rng: random.Random,
+    value: Expression | None = None,
+    given: list[TileAccess] | None = None,
+    lanes: int = 1,
+    quantiser: bool = False,
+) -> Tile:
     """A launch of a random kernel, or of a given one, on a random tile."""
     given = accesses(rng, rng.randint(1, 3)) if given is None else given
     value = expression(rng, len(given), rng.randint(1, 8)) if value is None else value
     gaps = [rng.random() < 0.2 for _ in range(2)]
     result = TileAccess("out", rng.choice(("int8", "uint8", "int32")), "full", *gaps)
-    made = make(value, given, result, mask=rng.choice(MASKS))
+    mask = rng.choice(MASKS) if lanes == 1 else rng.choice((1, 2, 4)) * lanes - 1
+    made = make(value, given, result, mask=mask, lanes=lanes, quantiser=quantiser)
     drawing = _Drawing(rng, made, given)
     # Records are written over what lies there, so they come first.
     records = [drawing.record(made, follows) for follows in ("row", "column")]

@@ -14,6 +14,7 @@ from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
+from hw.semantics import quantisation
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
 from sw.kernels.access import TileAccess
 from sw.kernels.configuration import configure
@@ -31,7 +32,9 @@ SUM = Argument(0)
 def machine(fabric: str = "torus4x4") -> MachineConfig:
     """A machine with spaces of the tiles' sizes, and room for a configuration behind the scratchpad's."""
     sizes = {"acc_bytes": SIZES["acc"], "scratch_bytes": 2 * SIZES["scratch"], "out_bytes": SIZES["out"]}
-    return load("test", {**sizes, "load_c_bytes": 32, "store_bytes": 16}).replace(cgra=load_fabric(fabric))
+    grid = load_fabric(fabric)
+    sizes |= {"load_c_bytes": 32, "store_bytes": 16, "cols": max(4, grid.lanes)}
+    return load("test", sizes).replace(cgra=grid)
 
 
 def requantise(value: Expression, mantissa: Expression, shift: Expression) -> Expression:
@@ -61,6 +64,14 @@ def test_a_launch_leaves_what_the_expression_means(seed: int) -> None:
     assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
 
 
+@given(st.integers(0, 1 << 32), st.sampled_from([2, 4, 8]))
+@settings(max_examples=100)
+def test_so_does_a_launch_with_lanes(seed: int, lanes: int) -> None:
+    found = tile(random.Random(seed), lanes=lanes)
+    launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
+    assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+
+
 def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
     """The output buffer after a launch of the bitstream, by the sequential execution's grid."""
     made = configure(found.made.kernel, config)
@@ -80,13 +91,33 @@ def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector4x4"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bitstream_leaves_what_the_expression_means(name: str, fabric: str) -> None:
     value, operands = CASES[name]
+    config = machine(fabric)
+    assert config.cgra is not None
     for seed in range(cases(1, 3)):
-        found = tile(random.Random(seed), value, operands)
-        assert np.array_equal(run_words(machine(fabric), found), found.expected), found.made.kernel.text
+        found = tile(random.Random(seed), value, operands, config.cgra.lanes, config.cgra.lanes > 1)
+        assert np.array_equal(run_words(config, found), found.expected), found.made.kernel.text
+
+
+def test_products_that_become_bytes_are_operations_of_a_quantiser() -> None:
+    made = {name: make(value, given, OUT, quantiser=True) for name, (value, given) in CASES.items()}
+    texts = {name: kernel.kernel.text for name, kernel in made.items()}
+    assert (
+        texts["requantise"].count("requantise_even") == texts["scale per row"].count("requantise_even") == 1
+    )
+    assert "mul_shift" not in texts["residual"]
+    assert "requantise_even" not in texts["table"]
+    # Shift, zero point and limits are one number.
+    assert set(made["requantise"].numbers.values()) == {12_345_678, quantisation(39, -3, -128, 127)}
+    for low, high, zero in ((-129, 127, 0), (-1, 128, 0), (0, 255, 256), (5, 4, 0)):
+        scaled = Apply("mul_shift_round", (SUM, Number(3), Number(2)))
+        other = Apply(
+            "max", (Apply("min", (Apply("add", (scaled, Number(zero))), Number(high))), Number(low))
+        )
+        assert "requantise" not in make(other, [ACC], OUT, quantiser=True).kernel.text
 
 
 def test_random_bitstreams_leave_what_the_expression_means() -> None:
