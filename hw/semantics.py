@@ -62,20 +62,24 @@ _HALF_UP = f"(({{0}} * {{1}} + (1 << {_SHIFT} >> 1)) >> {_SHIFT})"
 
 
 def _quantised(rounded: str) -> str:
-    """A rounded product as a byte: with a zero point, and within limits (`quantisation`)."""
+    """A rounded product as a byte: with a zero point, and within limits (`quantisation`).
+
+    Limits in the wrong order give the eight bits that they would, and the sign that values have.
+    """
     zero = "(({2} >> 6 & 511 ^ 256) - 256)"
     low, high = (
         f"(({{2}} >> {by} & 255) - (0 if {{2}} < 0 else ({{2}} >> {by} & 128) << 1))" for by in (15, 23)
     )
     value = f"({rounded} + {zero} + {_SIGN} & {MASK}) - {_SIGN}"
-    return f"({high} if (u := {value}) > {high} else {low} if u < {low} else u)"
+    byte = f"({high} if (u := {value}) > {high} else {low} if u < {low} else u) & 255"
+    return f"(t - 256 if (t := {byte}) >= 0 > {low} and (u < 0 or {high} < 0) else t)"
 
 
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
     """The third operand of `requantise`, as a signed number of 32 bits.
 
-    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high` are bytes: signed, or unsigned if `high` is more
-    than 127.
+    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high`, which is not less, are bytes: signed, or unsigned
+    if `high` is more than 127.
     """
     limits = (low & 255) << 15 | (high & 255) << 23 | (high > 127) << 31
     return wrap(shift & 63 | (zero & 511) << 6 | limits)

@@ -219,7 +219,8 @@ def _byte(rounded: Integers, packed: Integers) -> Integers:
         np.where((packed < 0) | (limit < 128), limit, limit - 256)
         for limit in (packed >> 15 & 255, packed >> 23 & 255)
     )
-    return np.where(value > high, high, np.where(value < low, low, value))
+    byte = np.where(value > high, high, np.where(value < low, low, value)) & 255
+    return byte - 256 * ((low < 0) & ((value < 0) | (high < 0)))
 
 
 #: Operations whose formula chooses, which arrays cannot, or needs more than 64 bits.

@@ -64,7 +64,8 @@ def _byte(value: int, packed: int) -> int:
     if not unsigned:
         low, high = (x - 256 if x > 127 else x for x in (low, high))
     value = wrap(value + (zero - 512 if zero > 255 else zero))
-    return high if value > high else max(value, low)
+    byte = (high if value > high else max(value, low)) % 256
+    return byte - 256 if low < 0 and min(value, high) < 0 else byte
 
 
 @pytest.mark.parametrize(("low", "high"), [(-128, 127), (0, 255), (3, 100), (0, 127)])

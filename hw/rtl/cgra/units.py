@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.fabric import PEKind
 from hw.fabric.operations import OPERATIONS
-from hw.rtl.bits import from_mask, total, where
+from hw.rtl.bits import from_mask, reaches, total, where
 
 WIDTH = 32
 #: Attributes of memories that are block RAM although they have few words. What is read while it is
@@ -217,6 +217,10 @@ def _lost(amount: Value, bits: Value) -> Value:
     return Cat(amount & bits[i : i + 4].any() for i in range(0, len(bits), 4))
 
 
+#: What makes a product a byte, where it is one (`on`): zero point, limits, whether it may be below 0, or must.
+_Limits = data.StructLayout({"on": 1, "zero": 9, "low": 9, "high": 9, "signed": 1, "negative": 1})
+
+
 class Multiplier(Component):
     """Products, whole or shifted and rounded; 0 in steps to which no product belongs.
 
@@ -237,9 +241,7 @@ class Multiplier(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        limits: Value = Const(0, 0)
-        if self._quantises:
-            limits = Cat(self.quantise & self.start, self.c[_SHIFT_BITS:])
+        limits = self._limits(m) if self._quantises else Const(0, 0)
         amount = where(self.shifted, self.c[:_SHIFT_BITS])
         product, started, even = Signal(2 * WIDTH), self.start, self.even
         if self._pipelined:
@@ -263,36 +265,52 @@ class Multiplier(Component):
             m.d.comb += [rounded.eq(floor + half), self.y.eq(Cat(rounded[0] & ~tie, rounded[1:]))]
             return m
         # With a zero point the lowest bit of the sum is not that of the rounded product.
-        zero = where(limits[0], Cat(limits[1:10], limits[9].replicate(WIDTH - 9)))
-        carry = half & ~(tie & ~floor[0])
-        m.d.comb += [rounded.eq(total(floor, zero, carry)), self.y.eq(self._limited(m, rounded, limits))]
+        found = _Limits(limits)
+        zero = Cat(found.zero, found.zero[-1].replicate(WIDTH - len(found.zero)))
+        m.d.comb += [
+            rounded.eq(total(floor, zero, half & ~(tie & ~floor[0]))),
+            self.y.eq(self._limited(m, rounded, found)),
+        ]
         return m
 
+    def _limits(self, m: Module) -> Value:
+        """What the third operand says of a byte, as it is kept with the product; 0 where there is none."""
+        packed, made = self.c[_SHIFT_BITS:], Signal(_Limits)
+        zero, first, last, unsigned = packed[:9], packed[9:17], packed[17:25], packed[25]
+        low, high = (Cat(byte, byte[-1] & ~unsigned) for byte in (first, last))
+        values = {"on": 1, "zero": zero, "low": low, "high": high}
+        values |= {"signed": low[-1], "negative": low[-1] & high[-1]}
+        begins = self.quantise & self.start
+        m.d.comb += [getattr(made, name).eq(where(begins, Value.cast(v))) for name, v in values.items()]
+        return made.as_value()
+
     def _late_limits(self, m: Module, steps: int, limits: Value) -> Value:
-        """What makes a product a byte, of so many steps before."""
+        """The limits, of so many steps before."""
         for step in range(steps if len(limits) else 0):
             limits = later(m, self.advance, f"limits{step}", limits, reset=True)
         return limits
 
     @staticmethod
-    def _limited(m: Module, value: Value, limits: Value) -> Value:
-        """The value, or where it is to be a byte the limit beyond which it lies."""
-        byte, bits = 8, 9
-        unsigned = limits[-1]
-        low, high, least, most = (Signal(signed(bits), name=n) for n in ("low", "high", "least", "most"))
-        below, above = Signal(), Signal()
-        first, last = limits[10 : 10 + byte], limits[10 + byte : 10 + 2 * byte]
-        # Of numbers that nine bits do not hold the sign is enough.
-        small, sign = value[byte:].all() | ~value[byte:].any(), value[-1]
+    def _limited(m: Module, value: Value, limits: data.View) -> Value:  # type: ignore[type-arg]
+        """The value, or where it is to be a byte the limit beyond which it lies.
+
+        Carry chains compare, and the bits above a byte do not wait for them: low limits are not above high
+        ones, so that the sign follows from that of the value.
+        """
+        bits, sign = len(limits.low), value[-1]
+        # Of numbers that these bits do not hold the sign is enough.
+        small = value[bits - 1 :].all() | ~value[bits - 1 :].any()
+        ordered, low, high = (Cat(x[: bits - 1], ~x[bits - 1]) for x in (value, limits.low, limits.high))
+        above, below = Signal(), Signal()
         m.d.comb += [
-            low.eq(Cat(first, first[-1] & ~unsigned).as_signed()),
-            high.eq(Cat(last, last[-1] & ~unsigned).as_signed()),
-            above.eq(Mux(small, value[:bits].as_signed() > high, ~sign)),
-            below.eq(~above & Mux(small, value[:bits].as_signed() < low, sign)),
-            least.eq(Mux(above, high, low)),
-            most.eq(Mux(above | below, least, value[:bits].as_signed())),
+            above.eq(limits.on & Mux(small, ~reaches(high, ordered), ~sign)),
+            below.eq(limits.on & Mux(small, ~reaches(ordered, low), sign)),
         ]
-        return Mux(limits[0], most, value.as_signed())
+        lowest = [Mux(above, limits.high[i], Mux(below, limits.low[i], value[i])) for i in range(bits - 1)]
+        upper = [
+            Mux(limits.on, (limits.signed & sign) | limits.negative, value[i]) for i in range(bits - 1, WIDTH)
+        ]
+        return Cat(*lowest, *upper)
 
     def _held(self, m: Module, name: str, *values: Value) -> list[Signal]:
         """Some values of the step before."""
