@@ -39,6 +39,7 @@ from heald.sources import GraphSource, OnnxSource, read_source
 from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from hw.html import table
+from sw.compile.legal import stores_sums
 from sw.compiler import Observer
 from sw.frontend.bindings import Typed, as_typed
 from sw.graph.network import Network
@@ -379,9 +380,9 @@ def compile(
         def make(graph: Network) -> CompiledModel:
             options: dict[str, Any] = {"bandwidth": settings.bandwidth}
             if refine:
-                options["blockings"] = refined_blockings(graph, config, settings, refine)
-                if not options["blockings"]:
+                if not any(map(stores_sums, graph.operators)):
                     raise InputError("refine goes with products whose sums are results, there is none")
+                options["blockings"] = refined_blockings(graph, config, settings, refine)
             return compile_model(graph, config, after, say, **options)
 
         found, made = partition.compiled(found, network, make, config)

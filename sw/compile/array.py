@@ -56,7 +56,9 @@ class ArrayProblem:
     @property
     def signed(self) -> tuple[bool, bool]:
         """Whether A and B are signed."""
-        a, b = (self.homes[self.views[x].tensor].tensor.element == "int8" for x in "ab")
+        o = self.operator
+        views = (o.a, o.b) if isinstance(o, MatrixProduct) else (o.w, o.x)
+        a, b = (self.homes[view.tensor].tensor.element == "int8" for view in views)
         return a, b
 
     @property

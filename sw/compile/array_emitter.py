@@ -34,6 +34,7 @@ from sw.patches import Axis
 from sw.tiling.blocking import Resident
 
 Operands = dict[str, Expr | int]
+Given = tuple[tuple[str, Expr], ...]
 
 
 class ArrayEmitter:
@@ -178,19 +179,19 @@ class ArrayEmitter:
             moves[INNER] = tile // buffer.lanes * pitch
         moves = {loop.name: moves.get(loop.name, 0) for loop in self.all[self.depths[x] :]}
         first = self.turn(x) * (buffer.columns // HALVES) + linear(self.all, moves)
+        return first, self.held(x, first, lanes, k)
+
+    def held(self, x: str, first: Expr, lanes: Expr, k: Expr) -> Region:
+        """What a product reads of a buffer from a column on."""
+        buffer, pitch = self.nest.buffer(x), self.nest.pitch(x)
         blocks = (lanes + (buffer.lanes - 1)) // buffer.lanes
         columns = interval(first, (blocks - 1) * pitch + k)
-        return first, Region(f"buffer_{x}", (columns, interval(0, buffer.lanes)))
+        return Region(f"buffer_{x}", (columns, interval(0, buffer.lanes)))
 
-    def multiply(self) -> list[Statement]:
-        """One inner tile: a product with the first step of K, added to with later ones."""
-        p, t = self.problem, self.t
-        rows, columns, there = self.parted(self.all)
-        k = size(self.loops, "k", self.nest.extent.k, t.partition_k)
-        a, region_a = self.operand("a", rows, k)
-        b, region_b = self.operand("b", columns, k)
-        word, region_c = self.accumulator(self.all, rows, columns)
-        operands = given(
+    def factors(self, a: Expr, b: Expr, word: Expr, k: Expr, rows: Expr, columns: Expr) -> Given:
+        """The operands of a product: first columns, first word, and sizes."""
+        p = self.problem
+        return given(
             {
                 **{"a": a, "b": b, "c": word, "k": k, "gemm_m": rows, "gemm_n": columns},
                 "gemm_a_pitch": self.nest.pitch("a"),
@@ -201,6 +202,16 @@ class ArrayEmitter:
                 "gemm_c_pitch": self.pitch_of(columns),
             }
         )
+
+    def multiply(self) -> list[Statement]:
+        """One inner tile: a product with the first step of K, added to with later ones."""
+        t = self.t
+        rows, columns, there = self.parted(self.all)
+        k = size(self.loops, "k", self.nest.extent.k, t.partition_k)
+        a, region_a = self.operand("a", rows, k)
+        b, region_b = self.operand("b", columns, k)
+        word, region_c = self.accumulator(self.all, rows, columns)
+        operands = self.factors(a, b, word, k, rows, columns)
         reads, writes = (region_a, region_b), (region_c,)
 
         def gemm(label: str, name: str, reads: tuple[Region, ...], when: Expr | None) -> Instruction:

@@ -45,22 +45,24 @@ class Choices:
 
     `blockings` are those of products whose sums are stored, by the tensor that these write; of others `skip`
     of the best ones are left out. `bandwidth` is that of ports that are slower than their width, in bytes per
-    cycle. `loops`: operators that repeat become a loop.
+    cycle. `loops`: operators that repeat become a loop. `bands`: convolutions may be in bands of rows.
     """
 
     blockings: Mapping[str, Blocking] | None = None
     skip: int = 0
     bandwidth: Mapping[str, int] | None = None
     loops: bool = True
+    bands: bool = True
 
 
 @dataclass(frozen=True)
 class LoweredProduct:
-    """A product or convolution in tiles; `records` are constants of its epilogue."""
+    """A product or convolution in tiles; `records` are constants of its epilogue, `time` predicted cycles."""
 
     nest: Nest
     chosen: Chosen | None
     records: Mapping[str, Tensor]
+    time: float = math.inf
 
     @property
     def problem(self) -> ArrayProblem:
@@ -122,10 +124,11 @@ def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices) -> LoweredProdu
         return counted and held <= p.config.out_bytes and room(p.sources, tiles) <= room_bytes
 
     if chosen is None:
-        return LoweredProduct(_plain(p, suits, allowed), None, {})
-    nest = _balanced(p, suits, chosen.cycles_per_element, allowed)
+        time, nest = _plain(p, suits, allowed)
+        return LoweredProduct(nest, None, {}, time)
+    time, nest = _balanced(p, suits, chosen.cycles_per_element, allowed)
     own = records(p.operator.name, chosen.elementwise, p.sources, nest.tiles)
-    return LoweredProduct(nest, chosen, own)
+    return LoweredProduct(nest, chosen, own, time)
 
 
 def _chosen(p: ArrayProblem) -> Chosen:
@@ -146,22 +149,23 @@ def _chosen(p: ArrayProblem) -> Chosen:
     return choose(value, given, result, p.config, multiple=every, aligned=aligned, name="epilogue")
 
 
-def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> Nest:
-    """The best blocking of a product whose sums are stored, the first `skip` left out."""
+def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest]:
+    """The best blocking of a product whose sums are stored, the first `skip` left out, and its time."""
     given = (allowed.blockings or {}).get(p.operator.output.tensor)
     # More than the best one is seldom needed.
     for count in (1, ALTERNATIVES):
         choices = () if given else _best(p.extent, p.config, allowed, count)
-        nests = [p.nest(blocking) for blocking in ([given] if given else [c.blocking for c in choices])]
-        shaped = [nest if nest.fits else dataclasses.replace(nest, tight=True) for nest in nests]
-        found = [nest for nest in shaped if nest.fits and suits(nest)]
+        timed = [(0.0, given)] if given else [(c.score, c.blocking) for c in choices]
+        nests = [(time, p.nest(blocking)) for time, blocking in timed]
+        shaped = [(t, nest if nest.fits else dataclasses.replace(nest, tight=True)) for t, nest in nests]
+        found = [(time, nest) for time, nest in shaped if nest.fits and suits(nest)]
         if len(found) > allowed.skip:
             return found[allowed.skip]
     raise InputError(f"{p.operator.name}: no tile fits the accumulator ({p.config.acc_bytes} bytes)")
 
 
-def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> Nest:
-    """The nest of least time of array and CGRA together; `per_element` are the cycles of the latter."""
+def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> tuple[float, Nest]:
+    """The least time of array and CGRA together, and its nest; `per_element` are the cycles of the latter."""
     found: list[tuple[float, Nest]] = []
     for halvings in itertools.count():
         try:
@@ -178,7 +182,7 @@ def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choice
             f"{p.operator.name}: no tile fits accumulator ({p.config.acc_bytes} bytes), scratchpad "
             f"({p.config.scratch_bytes}) and output buffer ({p.config.out_bytes})"
         )
-    return min(found, key=lambda item: item[0])[1]
+    return min(found, key=lambda item: item[0])
 
 
 def _best(extent: Extent, config: MachineConfig, allowed: Choices, count: int) -> list[Choice]:

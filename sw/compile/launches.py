@@ -88,6 +88,19 @@ class TileLaunches:
 
         `sums` are index and region of operand 0 in the accumulator.
         """
+        writer, tiles = self.launcher.writer, tile.tiles
+        itemsize, pitch = writer.home(output.tensor).itemsize, tiles.pitch("result")
+        made, place = self.launch(tile, batches, itemsize, sums)
+        walk, step = tiles.walk(output, batches.get("c", {})), output.strides[-2]
+        columns = across(tiles.segments, "result", tile.columns)
+        stored = (tile.rows, step, columns, place, pitch * itemsize, tile.there)
+        made.append(writer.store_out(output, walk, *stored, region=tiles.region(writer, output)))
+        return made
+
+    def launch(
+        self, tile: Tile, batches: Batches, itemsize: int, sums: tuple[Expr, Region] | None = None
+    ) -> tuple[list[Statement], Expr]:
+        """The loads and the launch of the present tile, and where its results are in the output buffer."""
         writer, kernel, tiles, there = self.launcher.writer, self.chosen.elementwise, tile.tiles, tile.there
         segments, pitch = tiles.segments, tiles.pitch("result")
         width = segments.width if segments else tiles.width
@@ -103,7 +116,6 @@ class TileLaunches:
         if sums is not None:
             bases[0] = sums[0]
             reads.insert(0, sums[1])
-        itemsize = writer.home(output.tensor).itemsize
         half = tiles.rows * pitch * itemsize
         place = tile.turn * half + self.out_base
         bases["result"] = tile.turn * (half // itemsize) + self.out_base // itemsize
@@ -111,10 +123,7 @@ class TileLaunches:
         written = (writer.out(place, tile.rows * (pitch * itemsize)),)
         iterations = kernel.iterations(tile.rows, width)
         made.append(self.launcher.launch(self.chosen.configured, iterations, scalars, reads, written, there))
-        walk, step = tiles.walk(output, batches.get("c", {})), output.strides[-2]
-        stored = (tile.rows, step, across(segments, "result", tile.columns), place, pitch * itemsize, there)
-        made.append(writer.store_out(output, walk, *stored, region=tiles.region(writer, output)))
-        return made
+        return made, place
 
 
 def across(segments: Segments | None, key: int | str, columns: Expr, follows: str = "full") -> Expr:

@@ -12,7 +12,9 @@ import math
 import numpy as np
 
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.compile.array_tiles import lowered
+from sw.compile.bands import in_bands
 from sw.compile.images import convolution_problem, follows_of, joined, plain, spread
 from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
@@ -38,6 +40,8 @@ from sw.patches import Axis
 
 #: A kernel of one row that is longer than this is multiplied with windows: no tile holds its patches.
 LONG = 128
+#: Part of the predicted cycles of tiles of output channels that bands of rows must stay below.
+WORTH = 0.9
 
 
 def _convolved(
@@ -293,5 +297,14 @@ def _(operator: ImageConvolution, view: View, row: int) -> bool:
 @lower.register
 def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
     """Raises `InputError` for views that no load or store can follow, and where no tile fits."""
-    problem = convolution_problem(operator, context.homes, context.config)
-    return lowered(problem, context.room, context.allowed)
+    problem, allowed = convolution_problem(operator, context.homes, context.config), context.allowed
+    # Tiles that are given, and the next best ones, are those of output channels.
+    given = operator.output.tensor in (allowed.blockings or {}) or allowed.skip
+    bands = in_bands(problem, context.room, allowed) if allowed.bands and not given else None
+    try:
+        made = lowered(problem, context.room, allowed)
+    except InputError:
+        if bands is None:
+            raise
+        return bands[1]
+    return bands[1] if bands is not None and bands[0] < WORTH * made.time else made

@@ -53,24 +53,24 @@ def best(
     """
     _check_geometry(extent)
     ports = Ports(extent, config, bandwidth)
-    choices = [_judged(ports, t) for t in candidates(extent, config, single=False)]
+    choices = [judged(ports, t) for t in candidates(extent, config, single=False)]
     # Partitions that fill the accumulator save loads: only where the array waits for them.
     first = min(choices, key=lambda c: c.score, default=None)
     if first is None or first.estimate.waits > SINGLE_PENALTY * first.estimate.cycles:
-        choices += [_judged(ports, t) for t in candidates(extent, config, single=True)]
+        choices += [judged(ports, t) for t in candidates(extent, config, single=True)]
     if not choices:
         raise InputError(_nothing_fits(extent, config))
     choices.sort(key=lambda c: c.score)
     # Inner tiles change little but the end: only the best partitions are worth cutting.
     most = FINALISTS + count
     for choice in choices[:most]:
-        choices += [_judged(ports, t) for t in inner_cuts(config, choice.blocking)]
+        choices += [judged(ports, t) for t in inner_cuts(config, choice.blocking)]
     choices.sort(key=lambda c: c.score)
-    final = [_judged(ports, c.blocking, c.estimate) for c in choices[:most]]
+    final = [judged(ports, c.blocking, c.estimate) for c in choices[:most]]
     final.sort(key=lambda c: c.score)
     shared = uniform(extent, config)
     if shared is not None:
-        choice = _judged(ports, shared, estimated(ports, shared))
+        choice = judged(ports, shared, estimated(ports, shared))
         if choice.estimate.cycles <= final[0].estimate.cycles:
             final = [choice, *(c for c in final if c.blocking != shared)]
     return final[:count]
@@ -84,7 +84,8 @@ def array_sets_pace(
     return estimate.stores < estimate.ideal + estimate.ragged
 
 
-def _judged(ports: Ports, t: Blocking, refine: Estimate | None = None) -> Choice:
+def judged(ports: Ports, t: Blocking, refine: Estimate | None = None) -> Choice:
+    """A blocking with its estimate, refined where one is given, and its score."""
     estimate = refined(ports, t, refine) if refine else estimated(ports, t)
     return Choice(t, estimate, estimate.cycles + _penalty(ports.extent, t, estimate))
 

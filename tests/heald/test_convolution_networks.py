@@ -15,6 +15,7 @@ from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig, load
+from sw.compile.bands import LoweredBands
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference
@@ -70,6 +71,15 @@ def wide() -> Network:
     return b.network(b.convolution(y, 3, Axis(1, 1), Axis(300, 3, 2, 1, 1, 2), epilogue=False))
 
 
+def depthwise() -> Network:
+    """Bands of rows of outputs: with padding behind rows, a stride, zero points, two channels, sums."""
+    b = Builder(np.random.default_rng(4))
+    x = b.input((1, 8, 19, 13), "uint8")
+    y = b.convolution(x, 8, same(19, 5), same(13, 5), groups=8, zeros=(9, 0), types=("int8", "uint8"))
+    y = b.convolution(y, 8, same(19, 5, 2), same(13, 3), groups=8, zeros=(3, 130), types=("uint8", "int8"))
+    return b.network(b.convolution(y, 4, same(10, 5), same(13, 5), groups=4, epilogue=False))
+
+
 #: With images of one column, copies, groups and several images among them.
 SEEDS = (9, 215, 3, 14, 221)[: cases(2, 5)]
 
@@ -77,10 +87,11 @@ SEEDS = (9, 215, 3, 14, 221)[: cases(2, 5)]
 @pytest.mark.drawn
 def test_networks_of_convolutions_are_executed_exactly() -> None:
     config = load("test")
-    networks = [bottleneck(), residual(), wide(), *(drawn(seed) for seed in SEEDS)]
+    networks = [bottleneck(), residual(), wide(), depthwise(), *(drawn(seed) for seed in SEEDS)]
     rng = np.random.default_rng(0)
     inputs = [reference.random_inputs(network, rng) for network in networks]
     made = [compiled(network, config) for network in networks]
+    assert all(isinstance(part, LoweredBands) for part in made[3].parts)
     jobs = [job_of(*pair) for pair in zip(made, inputs, strict=True)]
     machine = simulator(config, "cpp")
     # One at a time: what tiles compute beyond their edges comes of what lies in the chip's memories.
