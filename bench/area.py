@@ -50,6 +50,9 @@ JOINED, JUDGED = 4, 10
 PRESETS, MOST = ("test", "tiny"), 0.66
 #: Kinds of parts that are one component of the RTL: they have their coefficients in common.
 ALIKE = (("load_a", "load_b", "load_c"), ("buffer_a", "buffer_b", "scratchpad", "output_buffer"))
+#: Kinds of parts that are smaller where the machine lacks a grid or patches, which they do not know alone: they
+#: are fitted on machines that have both.
+COMPLETE = ("host", "issue", "store")
 #: Wanted in placements: what the flow asks for.
 FREQUENCY_MHZ = 60.0
 
@@ -176,7 +179,8 @@ def fit(family: str, console: Console, most: int, workers: int, only: Sequence[s
         "part", "samples", *(f"{r}: median, worst %" for r in RESOURCES), title="errors on the fit's samples"
     )
     for group in groups:
-        samples = spread(group, drawn, most)
+        whole = [c for c in drawn if c.cgra is not None and c.convolutions]
+        samples = spread(group, whole if group[0] in COMPLETE else drawn, most)
 
         def taken(s: Sample) -> Resources | None:
             try:

@@ -83,7 +83,7 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 def _issue(c: MachineConfig) -> dict[str, float]:
     used = _parameters(c)
-    queued = [_queued_bits(c, engine, used) for engine in ENGINES]
+    queued = [_queued_bits(c, engine, used) for engine in _engines(c)]
     # The oldest operation of each engine is in a register; one more is in another, several are in LUT RAM.
     several = c.queue_depth > 2
     return {
@@ -93,6 +93,11 @@ def _issue(c: MachineConfig) -> dict[str, float]:
         "waiting_rams": several * sum(-(-bits // 4) for bits in queued),
         "parameter_rams": sum(-(-isa.PARAMETERS[name].bits // 4) for name in used),
     }
+
+
+def _engines(c: MachineConfig) -> list[str]:
+    """The engines that a machine has."""
+    return [engine for engine in ENGINES if engine != "cgra" or c.cgra is not None]
 
 
 def _parameters(c: MachineConfig) -> set[str]:
@@ -117,7 +122,7 @@ def _channels(c: MachineConfig) -> dict[str, float]:
 
 
 def _host(c: MachineConfig) -> dict[str, float]:
-    counters = len(csr.WARP_COUNTERS) * c.warps + len(csr.ENGINE_COUNTERS) * len(ENGINES)
+    counters = len(csr.WARP_COUNTERS) * c.warps + len(csr.ENGINE_COUNTERS) * len(_engines(c))
     return {
         "one": 1,
         "windows": c.windows,
@@ -174,7 +179,8 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
 
 
 def _storer(c: MachineConfig) -> dict[str, float]:
-    sources = c.derived.acc_word_bytes + c.derived.scratch.banks + c.derived.out.banks
+    outputs = 0 if c.cgra is None else c.derived.out.banks
+    sources = c.derived.acc_word_bytes + c.derived.scratch.banks + outputs
     return {
         "one": 1,
         "windows": c.windows,
@@ -263,6 +269,9 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,
     }
+    operand_sources = sum(sources[name] for name in operands)
+    # Without a register behind the operands a shift and what follows make the longest path: LUTs shorten it.
+    hurried = units["shifter"] and not late
     # Of an entry that only leads from links to links, one word is left: no operands, no constants.
     words = shape.words if kind.units or kind.registers else 1
     return {
@@ -272,12 +281,16 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "block_rams": words * _blocks(grid.contexts, 32)[0] + _blocks(kind.table_words, 32)[0],
         # Each data operand has two registers with numbers, for a constant and for the first iterations.
         "operands": len(operands),
-        "operand_sources": sum(sources[name] for name in operands),
+        "operand_sources": operand_sources,
         "predicate_sources": sources["p"],
         "links": len(grid.outgoing[pe]),
         "other_sources": sum(n for name, n in sources.items() if name not in "abcp"),
         "registers": kind.registers > 0,
         "register_rams": _lut_rams(kind.registers),
+        "hurried": hurried,
+        "hurried_sources": hurried * operand_sources,
+        "hurried_multiplier": hurried and units["multiplier"],
+        "hurried_memory": hurried and units["memory"],
         # What a pipelined fabric has besides: registers behind the context memory, and in each unit.
         "pipelined_words": late * words,
         **{f"pipelined_{name}": late and there for name, there in units.items()},
