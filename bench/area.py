@@ -50,7 +50,7 @@ JOINED, JUDGED = 4, 10
 PRESETS, MOST = ("test", "tiny"), 0.66
 #: Kinds of parts that are one component of the RTL: they have their coefficients in common.
 ALIKE = (("load_a", "load_b", "load_c"), ("buffer_a", "buffer_b", "scratchpad", "output_buffer"))
-#: Kinds of parts that are smaller where the machine lacks a grid or patches, which they do not know alone: they
+#: Kinds of parts that are smaller where a machine lacks a grid or patches, which they do not know alone: they
 #: are fitted on machines that have both.
 COMPLETE = ("host", "issue", "store")
 #: Wanted in placements: what the flow asks for.
