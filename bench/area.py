@@ -5,6 +5,7 @@
     python -m bench.area --fit-clock     # place and route whole machines, fit the clock of ECP5: hours
     python -m bench.area --fit ecp5 --kind issue --no-whole      # what has changed alone
     python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
+    python -m bench.area --judged 5      # the five smallest of these ten
 
 Synthesis is cached; the first fit takes the better part of an hour on one core. Exit code 1 if the median
 error of a resource is 10 % or more, or the worst 25 % or more.
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -209,7 +210,7 @@ def fit(family: str, console: Console, most: int, workers: int, only: Sequence[s
 def keep(family: str, kinds: Sequence[str], weights: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
     """Write the coefficients of some kinds of parts into the model of a family."""
     path = model_path(family)
-    nothing = {"coefficients": {}, "whole": dict.fromkeys(RESOURCES, 1.0), "clock": {}}
+    nothing: dict[str, Any] = {"coefficients": {}, "whole": dict.fromkeys(RESOURCES, 1.0), "clock": {}}
     values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else nothing
     merged = values["coefficients"] | weights
     write(path, values | {"coefficients": {kind: merged[kind] for kind in kinds if kind in merged}})
@@ -283,11 +284,12 @@ def factors(family: str, console: Console, workers: int) -> dict[str, float]:
     return {r: round(statistics.median(v), 4) for r, v in ratios.items()}
 
 
-def judge(family: str, console: Console, workers: int) -> bool:
-    """Errors on machines that the model has not seen; whether they are small enough."""
+def judge(family: str, console: Console, workers: int, count: int) -> bool:
+    """Errors on machines that the model has not seen, the `count` smallest; whether they are small enough."""
     table = Table("machine", "array", "grid", *(f"{r}: found, estimated" for r in RESOURCES), title=family)
     errors: dict[str, list[float]] = {r: [] for r in RESOURCES}
-    chosen = machines(3, JUDGED, whole=True)
+    drawn = machines(3, JUDGED, whole=True)
+    chosen = sorted(drawn, key=lambda c: hw.area.estimate(c, family).luts)[:count]
     made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
     for config, found in zip(chosen, made, strict=True):
         estimated = hw.area.estimate(config, family)
@@ -322,6 +324,7 @@ def write(path: Path, values: Mapping[str, object]) -> None:
 @click.option(
     "--whole/--no-whole", "joined", default=True, help="Whether to synthesise machines in one piece."
 )
+@click.option("--judged", default=JUDGED, show_default=True, help="Judge by so many machines, the smallest.")
 @click.option("--workers", default=2, show_default=True, help="Syntheses at a time.")
 def main(
     to_fit: str | None,
@@ -330,6 +333,7 @@ def main(
     samples: int,
     fit_clock: bool,
     joined: bool,
+    judged: int,
     workers: int,
 ) -> None:
     """Fit the area model, or judge it."""
@@ -347,7 +351,7 @@ def main(
         write(path, values | {"clock": clock(console, workers)})
     if to_fit or fit_clock:
         return
-    raise SystemExit(not min(judge(f, console, workers) for f in family))
+    raise SystemExit(not min(judge(f, console, workers, judged) for f in family))
 
 
 if __name__ == "__main__":
