@@ -5,6 +5,7 @@
     python -m bench.area --fit-clock     # place and route whole machines, fit the clock of ECP5: hours
     python -m bench.area --fit ecp5 --kind issue --no-whole      # what has changed alone
     python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
+    python -m bench.area --judged 5      # the five smallest of these ten
 
 Synthesis is cached; the first fit takes the better part of an hour on one core. Exit code 1 if the median
 error of a resource is 10 % or more, or the worst 25 % or more.
@@ -17,9 +18,9 @@ import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -35,6 +36,7 @@ from hw.config import MachineConfig, load
 from hw.emit import TOP as MACHINE
 from hw.emit import verilog as machine_verilog
 from hw.errors import InputError
+from hw.fabric import preset_names
 from hw.synthesis import DEVICES, Resources, place_and_route, synthesise
 from hw.synthesis.tools import ToolError
 
@@ -47,6 +49,11 @@ JOINED, JUDGED = 4, 10
 #: Presets that are placed and routed for the clock beside the machines that judge, and the most of the device
 #: that these may take: with more of it routing may not end.
 PRESETS, MOST = ("test", "tiny"), 0.66
+#: Kinds of parts that are one component of the RTL: they have their coefficients in common.
+ALIKE = (("load_a", "load_b", "load_c"), ("buffer_a", "buffer_b", "scratchpad", "output_buffer"))
+#: Kinds of parts that are smaller where a machine lacks a grid or patches, which they do not know alone: they
+#: are fitted on machines that have both.
+COMPLETE = ("host", "issue", "store")
 #: Wanted in placements: what the flow asks for.
 FREQUENCY_MHZ = 60.0
 
@@ -110,9 +117,20 @@ def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfi
     return made
 
 
-def spread(kind: str, candidates: Sequence[MachineConfig], most: int) -> list[Sample]:
-    """Parts of a kind that lie far from each other, more of them than the model has coefficients."""
-    found = {p.key: Sample(c, p) for c in candidates for p in parts(c) if p.kind == kind}
+def candidates() -> list[MachineConfig]:
+    """Machines whose parts the fit chooses from, in all sizes that are judged.
+
+    With grids as they are and pipelined, and on one of them the fabrics whose kinds lack operations.
+    """
+    drawn = machines(1, 400, whole=True)
+    drawn += [load("tiny", {"cgra": name}) for name in preset_names()]
+    grids = [(c, c.cgra) for c in drawn if c.cgra is not None]
+    return drawn + [c.replace(cgra=replace(grid, pipelined=not grid.pipelined)) for c, grid in grids]
+
+
+def spread(kinds: Sequence[str], drawn: Sequence[MachineConfig], most: int) -> list[Sample]:
+    """Parts of some kinds that lie far from each other, more of them than the model has coefficients."""
+    found = {tuple(p.features.values()): Sample(c, p) for c in drawn for p in parts(c) if p.kind in kinds}
     samples = list(found.values())
     points = np.array([[np.log2(1 + v) for v in s.part.features.values()] for s in samples])
     span = points.max(0) - points.min(0)
@@ -147,50 +165,60 @@ def in_parallel(
         return list(track(results, what, len(items), console=console, transient=True))
 
 
-def fit(family: str, console: Console, most: int, workers: int, only: Sequence[str]) -> dict[str, object]:
-    """The model of a family. The clock stays as it is.
+def fit(family: str, console: Console, most: int, workers: int, only: Sequence[str]) -> None:
+    """Fit the coefficients of a family and write them, kind by kind. Factors and clock stay as they are.
 
-    With `only`, so do all coefficients but those of these kinds of parts.
+    With `only`, so do all coefficients but those of these kinds of parts, and of kinds that are alike.
     """
-    nothing = hw.area.model.Model({}, dict.fromkeys(RESOURCES, 1.0), {})
-    kept = hw.area.model.load(family) if hw.area.model.is_fitted(family) else nothing
-    # And fabrics whose kinds lack operations.
-    candidates = [*machines(1, 400), *(load("tiny", {"cgra": name}) for name in ("small3x3", "shared4x4"))]
-    kinds = sorted({p.kind for c in candidates for p in parts(c)})
+    drawn = candidates()
+    kinds = sorted({p.kind for c in drawn for p in parts(c)})
     if unknown := set(only) - set(kinds):
         raise click.UsageError(f"--kind must be one of {', '.join(kinds)}, not {unknown.pop()}")
-    coefficients = {kind: dict(kept.coefficients[kind]) for kind in kinds if only and kind not in only}
+    alike = {kind: group for group in ALIKE for kind in group}
+    groups = list(dict.fromkeys(alike.get(kind, (kind,)) for kind in only or kinds))
     table = Table(
         "part", "samples", *(f"{r}: median, worst %" for r in RESOURCES), title="errors on the fit's samples"
     )
-    for kind in only or kinds:
-        samples = spread(kind, candidates, most)
+    for group in groups:
+        whole = [c for c in drawn if c.cgra is not None and c.convolutions]
+        samples = spread(group, whole if group[0] in COMPLETE else drawn, most)
 
-        def taken(s: Sample, kind: str = kind) -> Resources | None:
+        def taken(s: Sample) -> Resources | None:
             try:
-                return synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False).resources
+                made = verilog(s.config, s.part.kind, s.part.index)
+                return synthesise(made, TOP, family, netlist=False).resources
             except ToolError as error:  # Yosys has faults that a few shapes meet
-                console.print(f"{kind}, {dict(s.part.features)}: left out: {error}")
+                console.print(f"{s.part.kind}, {dict(s.part.features)}: left out: {error}")
                 return None
 
-        tried = in_parallel(taken, samples, kind, console, workers)
-        found = [f for f in tried if f is not None]
-        samples = [s for s, f in zip(samples, tried, strict=True) if f is not None]
-        coefficients[kind] = {}
-        cells = []
+        tried = in_parallel(taken, samples, group[0], console, workers)
+        known = [(s, f) for s, f in zip(samples, tried, strict=True) if f is not None]
+        weights, cells = {}, []
         for r in RESOURCES:
-            amounts = [getattr(f, r) for f in found]
-            weights = fitted(samples, amounts)
-            coefficients[kind][r] = weights
+            amounts = [getattr(f, r) for _, f in known]
+            weights[r] = fitted([s for s, _ in known], amounts)
             errors = [
-                abs(sum(w * s.part.features[n] for n, w in weights.items()) - a) / max(a, 1)
-                for s, a in zip(samples, amounts, strict=True)
+                abs(sum(w * s.part.features[n] for n, w in weights[r].items()) - a) / max(a, 1)
+                for (s, _), a in zip(known, amounts, strict=True)
             ]
             cells.append(f"{100 * statistics.median(errors):.1f}, {100 * max(errors):.0f}")
-        table.add_row(kind, str(len(samples)), *cells)
+        table.add_row(", ".join(group), str(len(known)), *cells)
+        keep(family, kinds, dict.fromkeys(group, weights))
     console.print(table)
-    in_order = {kind: coefficients[kind] for kind in kinds}
-    return {"coefficients": in_order, "whole": dict(kept.whole), "clock": dict(kept.clock)}
+
+
+def keep(family: str, kinds: Sequence[str], weights: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Write the coefficients of some kinds of parts into the model of a family."""
+    path = model_path(family)
+    nothing: dict[str, Any] = {"coefficients": {}, "whole": dict.fromkeys(RESOURCES, 1.0), "clock": {}}
+    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else nothing
+    merged = values["coefficients"] | weights
+    write(path, values | {"coefficients": {kind: merged[kind] for kind in kinds if kind in merged}})
+
+
+def model_path(family: str) -> Path:
+    """The file of the model of a family."""
+    return Path(hw.area.__file__).with_name(f"{family}.json")
 
 
 def clock(console: Console, workers: int) -> dict[str, float]:
@@ -256,11 +284,12 @@ def factors(family: str, console: Console, workers: int) -> dict[str, float]:
     return {r: round(statistics.median(v), 4) for r, v in ratios.items()}
 
 
-def judge(family: str, console: Console, workers: int) -> bool:
-    """Errors on machines that the model has not seen; whether they are small enough."""
+def judge(family: str, console: Console, workers: int, count: int) -> bool:
+    """Errors on machines that the model has not seen, the `count` smallest; whether they are small enough."""
     table = Table("machine", "array", "grid", *(f"{r}: found, estimated" for r in RESOURCES), title=family)
     errors: dict[str, list[float]] = {r: [] for r in RESOURCES}
-    chosen = machines(3, JUDGED, whole=True)
+    drawn = machines(3, JUDGED, whole=True)
+    chosen = sorted(drawn, key=lambda c: hw.area.estimate(c, family).luts)[:count]
     made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
     for config, found in zip(chosen, made, strict=True):
         estimated = hw.area.estimate(config, family)
@@ -295,6 +324,7 @@ def write(path: Path, values: Mapping[str, object]) -> None:
 @click.option(
     "--whole/--no-whole", "joined", default=True, help="Whether to synthesise machines in one piece."
 )
+@click.option("--judged", default=JUDGED, show_default=True, help="Judge by so many machines, the smallest.")
 @click.option("--workers", default=2, show_default=True, help="Syntheses at a time.")
 def main(
     to_fit: str | None,
@@ -303,24 +333,25 @@ def main(
     samples: int,
     fit_clock: bool,
     joined: bool,
+    judged: int,
     workers: int,
 ) -> None:
     """Fit the area model, or judge it."""
     console = Console(width=150)
     if to_fit:
-        path = Path(hw.area.__file__).with_name(f"{to_fit}.json")
-        values = fit(to_fit, console, samples, workers, kind)
+        fit(to_fit, console, samples, workers, kind)
         if joined:
+            path = model_path(to_fit)
+            values = json.loads(path.read_text(encoding="utf-8"))
             write(path, values | {"whole": dict.fromkeys(RESOURCES, 1.0)})
-            values["whole"] = factors(to_fit, console, workers)
-        write(path, values)
+            write(path, values | {"whole": factors(to_fit, console, workers)})
     if fit_clock:
-        path = Path(hw.area.__file__).with_name("ecp5.json")
+        path = model_path("ecp5")
         values = json.loads(path.read_text(encoding="utf-8"))
         write(path, values | {"clock": clock(console, workers)})
     if to_fit or fit_clock:
         return
-    raise SystemExit(not min(judge(f, console, workers) for f in family))
+    raise SystemExit(not min(judge(f, console, workers, judged) for f in family))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hw import csr, isa
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.fabric import OPERATIONS, Fabric, Unit, layout
+from hw.fabric.layout import made
 from hw.rtl.bits import log2
 from hw.rtl.memory.load_steps import STEPS, forms_patches, loader_target, step_layout
 
@@ -52,11 +53,10 @@ def parts(config: MachineConfig) -> tuple[Part, ...]:
     made = [Part(kind, 0, 1, features(config)) for kind, features in _SINGLE.items()]
     grid = config.cgra
     if grid is not None:
-        control = {"one": 1, "pes": grid.size, "contexts": (grid.contexts - 1).bit_length()}
         made += [
             Part("output_buffer", 0, 1, _buffer(config.derived.out, words=True)),
-            Part("grid_control", 0, 1, control),
-            Part("grid_ports", 0, 1, _grid_ports(config)),
+            Part("grid_control", 0, 1, _grid_control(config, grid)),
+            Part("grid_ports", 0, 1, _grid_ports(config, grid)),
         ]
         by_features: Counter[tuple[tuple[str, float], ...]] = Counter()
         first: dict[tuple[tuple[str, float], ...], int] = {}
@@ -73,27 +73,44 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
         "warps": c.warps,
+        # Of every turn of a round: a place in rings of registers, in them a place in the program.
         "period": c.derived.period,
-        "loops": c.loop_depth,
-        "channels": c.channels,
+        "period_pcs": c.derived.period * log2(c.imem_words),
         "block_rams": READERS * memory_blocks(words, 32),
         "lut_rams": READERS * lut_blocks(words, 32),
     }
 
 
 def _issue(c: MachineConfig) -> dict[str, float]:
-    # Queues hold operations of one and the same width: in a register or two, or in LUT RAM if there are more.
-    few = c.queue_depth <= 2
+    used = _parameters(c)
+    queued = [_queued_bits(c, engine, used) for engine in _engines(c)]
+    # The oldest operation of each engine is in a register; one more is in another, several are in LUT RAM.
+    several = c.queue_depth > 2
     return {
         "one": 1,
-        "registers": c.queue_depth * few,
-        "chosen": c.queue_depth == 2,
-        "stored": 0 if few else _lut_rams(c.queue_depth),
-        # Parameters of patches are kept, and operations are wider.
-        "patches": c.convolutions,
-        "patch_registers": c.convolutions * c.queue_depth * few,
-        "patch_chosen": c.convolutions * (c.queue_depth == 2),
+        "oldest_bits": sum(queued),
+        "waiting_bits": 0 if several else sum(queued),
+        "waiting_rams": several * sum(-(-bits // 4) for bits in queued),
+        "parameter_rams": sum(-(-isa.PARAMETERS[name].bits // 4) for name in used),
     }
+
+
+def _engines(c: MachineConfig) -> list[str]:
+    """The engines that a machine has."""
+    return [engine for engine in ENGINES if engine != "cgra" or c.cgra is not None]
+
+
+def _parameters(c: MachineConfig) -> set[str]:
+    """The parameters that an instruction of a machine has."""
+    return {name for i in isa.INSTRUCTIONS.values() if not c.lacks(i.name) for name in i.parameters}
+
+
+def _queued_bits(c: MachineConfig, engine: str, used: set[str]) -> int:
+    """Bits of an operation in the queue of an engine: operands, parameters, variant, warp, pc."""
+    rows = isa.of_engine(engine)
+    bits = {operand.name: operand.bits for operand in rows[0].operands}
+    bits |= {n: isa.PARAMETERS[n].bits for row in rows for n in row.parameters if n in used}
+    return sum(bits.values()) + 2 + (c.warps - 1).bit_length() + log2(c.imem_words)
 
 
 def _channels(c: MachineConfig) -> dict[str, float]:
@@ -105,18 +122,28 @@ def _channels(c: MachineConfig) -> dict[str, float]:
 
 
 def _host(c: MachineConfig) -> dict[str, float]:
-    counters = len(csr.WARP_COUNTERS) * c.warps + len(csr.ENGINE_COUNTERS) * len(ENGINES)
-    return {"one": 1, "windows": c.windows, "warps": c.warps, "counters": counters}
+    counters = len(csr.WARP_COUNTERS) * c.warps + len(csr.ENGINE_COUNTERS) * len(_engines(c))
+    return {
+        "one": 1,
+        "windows": c.windows,
+        "warps": c.warps,
+        "counters": counters,
+        # Of each the low bits, which count to the end of a round.
+        "counter_bits": counters * (counters + 5).bit_length(),
+    }
 
 
 def _gemm(c: MachineConfig) -> dict[str, float]:
     a, b = c.derived.buffer_a, c.derived.buffer_b
+    macs = c.rows * c.cols
     return {
         "one": 1,
-        "macs": c.rows * c.cols,
-        "edges": c.rows + c.cols,
-        "columns": c.cols * log2(c.rows),
-        "turned": _turned(a.banks) + _turned(b.banks),
+        "macs": macs,
+        "sum_bits": macs * min(32, 17 + log2(min(a.columns, b.columns))),
+        # Operands of A that wait for their row.
+        "waiting": c.rows * (c.rows - 1) / 2,
+        "lanes": c.rows + c.cols,
+        "turned": _turned_lanes(a) + _turned_lanes(b),
     }
 
 
@@ -125,17 +152,22 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
         width = c.port_bytes(port)
         shape = loader_target(c, port)
         patches = forms_patches(c, port)
+        # Blocks that a beat can touch, less one; with a single lane all are of one group of columns.
+        blocks = max(1, width // shape.lanes) if shape.lanes > 1 else 1
+        row = log2(shape.columns) - log2(shape.banks)
         return {
             "one": 1,
             "windows": c.windows,
             "width": width,
-            "turned_width": _turned(width),
             "banks": shape.banks,
-            "turned_banks": _turned(shape.banks),
-            "addresses": shape.banks * log2(shape.depth),
-            "lanes": shape.lanes,
-            # Blocks of a beat that lie a multiple of the pitch away which takes a multiplier.
-            "multiples": sum(i & (i - 1) > 0 for i in range(width // shape.lanes + 1)),
+            # Two-to-one muxes of bits: of each byte, whether it is written and which block is its own.
+            "turned_bits": (9 + blocks.bit_length()) * _turned(shape.banks, width),
+            # Each bank takes the address of one of the blocks, and its lane.
+            "chosen_bits": shape.banks * blocks * row,
+            "lane_bits": shape.banks * log2(shape.lanes),
+            "block_bits": blocks * log2(shape.columns),
+            # Blocks that lie a multiple of the pitch away which takes a multiplier.
+            "multiples": sum(i & (i - 1) > 0 for i in range(blocks + 1)),
             "block_rams": memory_blocks(STEPS, step_layout(c, port).size),
             "patches": patches,
             "patch_width": patches * width,
@@ -147,13 +179,16 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
 
 
 def _storer(c: MachineConfig) -> dict[str, float]:
+    outputs = 0 if c.cgra is None else c.derived.out.banks
+    sources = c.derived.acc_word_bytes + c.derived.scratch.banks + outputs
     return {
         "one": 1,
         "windows": c.windows,
         "width": c.store_bytes,
-        "turned_width": _turned(c.store_bytes),
-        "row": 4 * c.cols,
-        "banks": c.derived.scratch.banks + c.derived.out.banks,
+        "turned": _turned(c.store_bytes),
+        # Bytes among which those of a beat are chosen.
+        "sources": sources,
+        "chunks": sources // c.store_bytes,
     }
 
 
@@ -161,7 +196,8 @@ def _accumulator(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
         "columns": c.cols,
-        "bank_columns": c.cols * c.acc_banks,
+        # Columns among which the two readers of rows choose.
+        "chosen_columns": c.cols * (c.acc_banks - 1),
         "addresses": c.acc_banks * log2(c.derived.acc_bank_words),
         "block_rams": c.acc_banks * memory_blocks(c.derived.acc_bank_words, 32 * c.cols),
         "lut_rams": c.acc_banks * lut_blocks(c.derived.acc_bank_words, 32 * c.cols),
@@ -188,50 +224,95 @@ def _program(c: MachineConfig) -> dict[str, float]:
     }
 
 
-def _grid_ports(c: MachineConfig) -> dict[str, float]:
+def _grid_control(c: MachineConfig, grid: Fabric) -> dict[str, float]:
+    return {
+        "one": 1,
+        "pes": grid.size,
+        "contexts": (grid.contexts - 1).bit_length(),
+        "pipelined": grid.pipelined,
+    }
+
+
+def _grid_ports(c: MachineConfig, grid: Fabric) -> dict[str, float]:
     ports = len(c.store_pes)
     banks = {"acc": c.acc_banks, "scratch": c.derived.scratch.banks // 4, "out": c.derived.out.banks // 4}
-    address = log2(max(c.acc_bytes, c.scratch_bytes, c.out_bytes))
+    pairs = ports * (ports - 1) / 2
     return {
         "one": 1,
         "ports": ports,
-        "pairs": ports * (ports - 1) / 2,
-        "rows": ports * c.acc_banks * c.cols,
+        "pairs": pairs,
+        "pipelined_pairs": pairs * grid.pipelined,
+        # Words among which those that arrive are chosen.
+        "row_words": ports * c.acc_banks * c.cols,
         "words": ports * (banks["scratch"] + banks["out"]),
-        "addresses": ports * address,
-        "bank_addresses": ports * sum(banks.values()) * address / 8,
+        # Accesses among which those of a bank are chosen.
+        "addresses": ports * sum(banks.values()),
+        "stores": ports * banks["out"],
     }
 
 
 def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
-    kind, shape = grid.kinds[pe], layout(grid, pe)
+    kind, shape, late = grid.kinds[pe], layout(grid, pe), grid.pipelined
     executed = [o for o in OPERATIONS.values() if kind.units and o.unit in kind.units and kind.executes(o)]
-    muxes = "abc"[: max((o.operands for o in executed if not o.opaque), default=0)]
-    operands = sum(len(shape.sources[name]) - 1 for name in muxes)
-    others = sum(len(s) - 2 for name, s in shape.sources.items() if name.startswith(("out", "write")))
-    return {
-        "one": 1,
+    operands = "abc"[: max((o.operands for o in executed if not o.opaque), default=0)]
+    slow = any(o.unit is not Unit.ALU for o in executed)
+    # Sources that a PE has in any case, but nothing gives a value.
+    silent = {"zero", "const", "always", "keep", "none"}
+    silent |= set() if executed else {"result"}
+    silent |= set() if Unit.ALU in kind.units else {made(1 << late)}
+    silent |= set() if slow else {made(2 << late)}
+    sources = {name: len(set(found) - silent) for name, found in shape.sources.items()}
+    units = {
         "alu": Unit.ALU in kind.units,
         "shifter": any(o.name in ("shl", "shr", "shr_logical") for o in executed),
-        "zeros": any(o.name == "clz" for o in executed),
         "multiplier": Unit.MULTIPLIER in kind.units,
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,
-        # Of an entry that only leads from links to links, one word is left: no operands, no constants.
-        "block_rams": (shape.words if kind.units or kind.registers else 1) * _blocks(grid.contexts, 32)[0]
-        + _blocks(kind.table_words, 32)[0],
-        "operands": operands,
-        "others": others,
-        "predicates": len(shape.sources["p"]),
+    }
+    operand_sources = sum(sources[name] for name in operands)
+    # Without a register behind the operands a shift and what follows make the longest path: LUTs shorten it.
+    hurried = units["shifter"] and not late
+    # Of an entry that only leads from links to links, one word is left: no operands, no constants.
+    words = shape.words if kind.units or kind.registers else 1
+    return {
+        "one": 1,
+        **units,
+        "zeros": any(o.name == "clz" for o in executed),
+        "block_rams": words * _blocks(grid.contexts, 32)[0] + _blocks(kind.table_words, 32)[0],
+        # Each data operand has two registers with numbers, for a constant and for the first iterations.
+        "operands": len(operands),
+        "operand_sources": operand_sources,
+        "predicate_sources": sources["p"],
         "links": len(grid.outgoing[pe]),
+        "other_sources": sum(n for name, n in sources.items() if name not in "abcp"),
         "registers": kind.registers > 0,
-        "register_words": _lut_rams(kind.registers),
+        "register_rams": _lut_rams(kind.registers),
+        "hurried": hurried,
+        "hurried_sources": hurried * operand_sources,
+        "hurried_multiplier": hurried and units["multiplier"],
+        "hurried_memory": hurried and units["memory"],
+        # What a pipelined fabric has besides: registers behind the context memory, and in each unit.
+        "pipelined_words": late * words,
+        **{f"pipelined_{name}": late and there for name, there in units.items()},
     }
 
 
-def _turned(width: int) -> int:
-    """Two-to-one muxes of bytes in a rotator."""
-    return width * log2(width)
+def _turned(units: int, filled: int | None = None) -> int:
+    """Two-to-one muxes of a rotator to the left, by all amounts, of which so many units are not 0."""
+    reached, muxes = filled or units, 0
+    for stage in range(log2(units)):
+        reached = min(units, reached + (1 << stage))
+        muxes += reached
+    return muxes
+
+
+def _turned_lanes(shape: BufferShape) -> int:
+    """Two-to-one muxes of bytes that bring the lanes of a column to the front."""
+    needed, muxes = shape.lanes, 0
+    for stage in range(log2(shape.banks)):
+        muxes += needed
+        needed = min(shape.banks, needed + (1 << stage))
+    return muxes
 
 
 def _lut_rams(words: int) -> int:
