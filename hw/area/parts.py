@@ -234,7 +234,7 @@ def _grid_control(c: MachineConfig, grid: Fabric) -> dict[str, float]:
 
 
 def _grid_ports(c: MachineConfig, grid: Fabric) -> dict[str, float]:
-    ports = len(c.store_pes)
+    ports = len(grid.having(Unit.MEMORY))
     banks = {"acc": c.acc_banks, "scratch": c.derived.scratch.banks // 4, "out": c.derived.out.banks // 4}
     pairs = ports * (ports - 1) / 2
     return {
@@ -268,19 +268,29 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "multiplier": Unit.MULTIPLIER in kind.units,
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,
+        "quantiser": Unit.QUANTISER in kind.units,
     }
     operand_sources = sum(sources[name] for name in operands)
     # Without a register behind the operands a shift and what follows make the longest path: LUTs shorten it.
     hurried = units["shifter"] and not late
     # Of an entry that only leads from links to links, one word is left: no operands, no constants.
     words = shape.words if kind.units or kind.registers else 1
-    return {
+    shared = {
         "one": 1,
-        **units,
-        "zeros": any(o.name == "clz" for o in executed),
-        "block_rams": words * _blocks(grid.contexts, 32)[0] + _blocks(kind.table_words, 32)[0],
+        "block_rams": words * _blocks(grid.contexts, 32)[0] + kind.lanes * _blocks(kind.table_words, 32)[0],
         # Each data operand has two registers with numbers, for a constant and for the first iterations.
         "operands": len(operands),
+        # What a pipelined fabric has besides: registers behind the context memory.
+        "pipelined_words": late * words,
+        # A memory port makes one address, whatever its lanes.
+        "memory": Unit.MEMORY in kind.units,
+        "hurried_memory": hurried and units["memory"],
+        # All lanes together: a tree for sums and maxima, and the stages of a rotation.
+        "across": (Unit.LANES in kind.units) * kind.lanes * log2(kind.lanes),
+    }
+    lane = {
+        **units,
+        "zeros": any(o.name == "clz" for o in executed),
         "operand_sources": operand_sources,
         "predicate_sources": sources["p"],
         "links": len(grid.outgoing[pe]),
@@ -290,11 +300,10 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "hurried": hurried,
         "hurried_sources": hurried * operand_sources,
         "hurried_multiplier": hurried and units["multiplier"],
-        "hurried_memory": hurried and units["memory"],
-        # What a pipelined fabric has besides: registers behind the context memory, and in each unit.
-        "pipelined_words": late * words,
+        # Registers of a pipelined fabric in each unit.
         **{f"pipelined_{name}": late and there for name, there in units.items()},
     }
+    return {name: kind.lanes * number for name, number in lane.items()} | shared
 
 
 def _turned(units: int, filled: int | None = None) -> int:
