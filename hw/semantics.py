@@ -78,8 +78,8 @@ def _quantised(rounded: str) -> str:
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
     """The third operand of `requantise`, as a signed number of 32 bits.
 
-    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high`, which is not less, are bytes: signed, or unsigned
-    if `high` is more than 127.
+    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high`, which is not less, are bytes: signed, or
+    unsigned if `high` is more than 127.
     """
     limits = (low & 255) << 15 | (high & 255) << 23 | (high > 127) << 31
     return wrap(shift & 63 | (zero & 511) << 6 | limits)

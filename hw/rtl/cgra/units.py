@@ -217,7 +217,7 @@ def _lost(amount: Value, bits: Value) -> Value:
     return Cat(amount & bits[i : i + 4].any() for i in range(0, len(bits), 4))
 
 
-#: What makes a product a byte, where it is one (`on`): zero point, limits, whether it may be below 0, or must.
+#: What makes a product a byte, where it is one (`on`): zero point, limits, whether it may or must be below 0.
 _Limits = data.StructLayout({"on": 1, "zero": 9, "low": 9, "high": 9, "signed": 1, "negative": 1})
 
 
