@@ -71,8 +71,9 @@ def _quantised(rounded: str) -> str:
         f"(({{2}} >> {by} & 255) - (0 if {{2}} < 0 else ({{2}} >> {by} & 128) << 1))" for by in (15, 23)
     )
     value = f"({rounded} + {zero} + {_SIGN} & {MASK}) - {_SIGN}"
-    byte = f"({high} if (u := {value}) > {high} else {low} if u < {low} else u) & 255"
-    return f"(t - 256 if (t := {byte}) >= 0 > {low} and (u < 0 or {high} < 0) else t)"
+    # Texts of whole steps have names of one letter.
+    byte = f"({high} if (sum_ := {value}) > {high} else {low} if sum_ < {low} else sum_) & 255"
+    return f"(byte - 256 if (byte := {byte}) >= 0 > {low} and (sum_ < 0 or {high} < 0) else byte)"
 
 
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
