@@ -217,11 +217,13 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     writer, c = launcher.writer, launcher.writer.config
     half = c.scratch_bytes // 2
+    # What all lanes access begins at a multiple of their words.
+    least = max(16, 4 * c.cgra.lanes if c.cgra is not None else 0)
     labels, current = dict(writer.labels), launcher.current
     for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):
         writer.labels, launcher.current = dict(labels), current
-        scratch = ChipSpace("scratchpad", base, size, max(16, c.load_c_bytes))
-        out = ChipSpace("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
+        scratch = ChipSpace("scratchpad", base, size, max(least, c.load_c_bytes))
+        out = ChipSpace("output buffer", 0, c.out_bytes, max(least, c.store_bytes))
         body: list[Statement] = []
         try:
             for configured in () if isinstance(own, LoweredRows) and own.slots else own.configured:
