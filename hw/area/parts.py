@@ -275,7 +275,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
     hurried = units["shifter"] and not late
     # Of an entry that only leads from links to links, one word is left: no operands, no constants.
     words = shape.words if kind.units or kind.registers else 1
-    shared = {
+    shared: dict[str, float] = {
         "one": 1,
         "block_rams": words * _blocks(grid.contexts, 32)[0] + kind.lanes * _blocks(kind.table_words, 32)[0],
         # Each data operand has two registers with numbers, for a constant and for the first iterations.
