@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +19,16 @@ from sw.kernels.elementwise import ElementwiseKernel, make
 #: Masks of elements of an iteration (`Unrolling`): neighbours, then bytes in different words, then in few.
 NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)
 MASKS = (*NEIGHBOURS, 0b100, 0b1100, 0b101, 0b11100, 0b1101, 0b1110)
-#: Mappings of a loop that are tried where banks make it wait, by their seeds.
-SEEDS = 4
+#: Orders of eight neighbours in which bytes of one word are made by other copies of the loop's body each: of
+#: a mapping, which is the same for three of them, one may store no two such bytes in one step.
+ORDERS = (
+    (0, 1, 4, 5, 2, 3, 6, 7),
+    (0, 4, 1, 5, 2, 6, 3, 7),
+    (0, 4, 5, 1, 2, 6, 7, 3),
+    (),
+)
+#: Mappings of a loop that are tried where banks make it wait, by their seeds; of those with `ORDERS`.
+SEEDS, ORDERED_SEEDS = 4, 12
 #: Operations per element from which on they fill the PEs: an iteration makes one element, or two up to this
 #: MII, and one mapping is tried.
 _LARGE, _STEPS = 24, 16
@@ -63,14 +72,15 @@ def choose(
     found = _candidates(value, operands, result, config, multiple, name)
     tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
-    for least, made in sorted(found, key=lambda c: (c[0], c[1].block)):
+    for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
         if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
-            tried = _mapped(made, config, range(seed, seed + tries))
+            last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
+            tried = _mapped((made, *others), config, range(seed, last))
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
     if not best.configured.verified:
-        return _mapped(best.elementwise, config, range(seed, seed + tries), compared=True)
+        return _mapped((best.elementwise,), config, range(seed, seed + tries), compared=True)
     return best
 
 
@@ -81,11 +91,11 @@ def _large(value: Expression) -> bool:
 
 
 def _mapped(
-    made: ElementwiseKernel, config: MachineConfig, seeds: Iterable[int], compared: bool = False
+    orders: Sequence[ElementwiseKernel], config: MachineConfig, seeds: Iterable[int], compared: bool = False
 ) -> Chosen:
-    """The mapping of a loop that waits least, of a few."""
+    """The mapping of a loop that waits least, of a few; its elements in any of some orders."""
     best: Chosen | None = None
-    for seed in seeds:
+    for seed, made in itertools.product(seeds, orders):
         configured = configure(made.kernel, config, seed=seed, compared=compared)
         found = Chosen(made, configured, cycles(made, configured, config))
         if best is None or found.cycles_per_element < best.cycles_per_element:
@@ -112,16 +122,19 @@ def _candidates(
     config: MachineConfig,
     multiple: int,
     name: str,
-) -> Iterator[tuple[float, ElementwiseKernel]]:
-    """Loops, each with a lower bound of its cycles per element."""
+) -> Iterator[tuple[float, tuple[ElementwiseKernel, ...]]]:
+    """Loops, in all orders of their elements, each with a lower bound of its cycles per element."""
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
     large = _large(value)
     masks = MASKS if result.bytes == 1 else NEIGHBOURS
     for mask in masks[:2] if large else masks:
-        made = make(value, operands, result, mask=mask, name=name)
+        # Where larger blocks fit, others of them lie in different words anyway.
+        ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
+        orders = ORDERS if ordered else ((),)
+        made, *others = (make(value, operands, result, mask=mask, order=o, name=name) for o in orders)
         if multiple > 0 and multiple % made.block == 0:
             graph = prepare(graph_of(made.kernel), config.cgra)
             least = bound(graph, config.cgra).mii
             if not mask or not large or least <= _STEPS:
-                yield least / made.per_iteration, made
+                yield least / made.per_iteration, (made, *others)

@@ -91,7 +91,7 @@ class ElementwiseKernel:
         words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
         if follows == "row":
             return words.reshape(-1)
-        order = list(self.unrolling.order)
+        order = list(self.unrolling.sequence)
         return words.reshape(-1, self.block, len(wanted))[:, order].reshape(-1)
 
 
@@ -101,9 +101,12 @@ def make(
     result: TileAccess,
     *,
     mask: int = 0,
+    order: tuple[int, ...] = (),
     name: str = "elementwise",
 ) -> ElementwiseKernel:
-    """The loop that sets the result to `value` of the operands; an iteration makes the elements of `mask`.
+    """The loop that sets the result to `value` of the operands.
+
+    An iteration makes the elements of `mask`, in this order (`Unrolling`).
 
     `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` where there are more arrays
     or scalars than a launch can have.
@@ -111,7 +114,7 @@ def make(
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
-    indices = Indices(read, result, Unrolling(mask), used)
+    indices = Indices(read, result, Unrolling(mask, order), used)
     wanted = numbers(value)
     room = max(0, SCALARS - len(indices.names))
     while True:

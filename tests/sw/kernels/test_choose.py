@@ -81,3 +81,12 @@ def test_what_cannot_be_chosen_is_one_message() -> None:
         choose(*CASES["table"], OUT, DEFAULT, multiple=0)
     with pytest.raises(InputError, match="must have a grid to run kernel elementwise"):
         choose(*CASES["table"], OUT, DEFAULT.replace(cgra=None), multiple=1)
+
+
+def test_bytes_of_one_word_are_stored_in_different_steps() -> None:
+    # Rows of 40 have no room for blocks whose elements lie in different words.
+    value, operands = CASES["requantise"]
+    machine = load("default")
+    wide, narrow = (choose(value, operands, OUT, machine, multiple=m) for m in (64, 40))
+    assert narrow.elementwise.block == 8
+    assert narrow.cycles_per_element == wide.cycles_per_element
