@@ -230,8 +230,12 @@ class Indices:
             return [f"base_{key} = base_{key} if row_left else base_{key} + 1"]
         if access.follows == "column":
             return [f"p_{key} = column + base_{key}"]
-        base = f"base_{key}"
-        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in self._gaps(key)]
+        base, gaps = f"base_{key}", self._gaps(key)
+        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in gaps]
+        if len(gaps) > 1:
+            # A row ends with a segment. What iterations wait for is no longer than with one gap.
+            more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
+            found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
         if not self.shared:
             return [*found, f"{base} = {base} + {self.unrolling.copies}"]
         return [*found, f"p_{key} = at + {base}"]
@@ -280,10 +284,12 @@ class Indices:
         for key, access in self.accesses.items():
             if access.record:
                 continue
-            base = fold(Op.SUB, bases[key], self._before(key))
-            for gap in self._gaps(key):
+            base, own = fold(Op.SUB, bases[key], self._before(key)), self._gaps(key)
+            for gap in own:
                 found[f"{gap}_gap_{key}"] = fold(Op.ADD, gaps[gap][key], 0)
                 base = fold(Op.SUB, base, gaps[gap][key])
+            if len(own) > 1:
+                found[f"row_gap_{key}"] = fold(Op.ADD, gaps["row"][key], gaps["segment"][key])
             found[f"base_{key}"] = base
         for follows in ("row", "column"):
             if self._used_record(follows):
