@@ -4,7 +4,7 @@
 
 The loops are epilogues of products and convolutions, a sum of two tensors and a table, as the compiler
 chooses them. Elements per cycle are those of a long launch that nobody disturbs, waits for banks included;
-LUTs are those of the grid by the area model of ECP5. Exit code 1 where a configuration does not mean its loop.
+LUTs are those of the grid by the area model of ECP5. Exit code 1: a configuration does not mean its loop.
 """
 
 from __future__ import annotations

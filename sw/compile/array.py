@@ -24,6 +24,10 @@ Homes = Mapping[str, Allocation]
 Key = int | str
 #: Loops that move on to other tiles, beside those over batches.
 _MOVING = {"a": {"m", "k"}, "b": {"n", "row", "k"}, "c": {"m", "n", "row"}}
+#: Elements of which what is computed of a row of outputs is a multiple, if there is a gap for it.
+SEGMENT = 4
+#: Most rows of outputs of which tiles are a multiple, for the sake of an easier loop.
+UNIFORM = 4
 #: The axis along which the lanes of an operand lie.
 AXIS = {"a": "m", "b": "n"}
 
@@ -77,6 +81,24 @@ class ArrayProblem:
         assert self.extent.patches is not None
         return self.extent.patches.cols.outputs
 
+    @property
+    def computed(self) -> int:
+        """Elements of a row of outputs that a segmented launch computes, those in the result's gap too."""
+        whole = round_up(self.across, SEGMENT)
+        columns = any(s.access.follows == "column" for s in self.sources.values())
+        return self.across if columns or self.images["result"] < whole else whole
+
+    @property
+    def uniform(self) -> bool:
+        """Whether segmented tiles are to be of as many rows of outputs as fill rows of the accumulator.
+
+        Then every segment of the sums lies behind the one before.
+        """
+        assert self.extent.patches is not None
+        least = self.config.cols // math.gcd(self.across, self.config.cols)
+        few = least <= min(UNIFORM, self.extent.patches.rows.outputs)
+        return few and self.computed == self.across
+
     def nest(self, t: Blocking) -> Nest:
         """The loops of a blocking."""
         e, p = self.extent, self.extent.patches
@@ -129,8 +151,11 @@ class Nest:
     @property
     def width(self) -> int:
         """Elements of a row of an inner tile that are computed."""
-        unit = 1 if self.problem.segmented else self.problem.unit
-        return round_up(self.columns, math.lcm(unit, self.config.cols))
+        p = self.problem
+        if p.segmented:
+            # What is computed of the last segment is there to be read.
+            return round_up(self.columns + p.computed - p.across, self.config.cols)
+        return round_up(self.columns, math.lcm(p.unit, self.config.cols))
 
     @property
     def row_words(self) -> int:
@@ -141,6 +166,12 @@ class Nest:
     def words(self) -> int:
         """Words of an inner tile."""
         return self.rows * self.row_words
+
+    @property
+    def computed(self) -> int:
+        """Elements of an inner tile that a launch computes."""
+        segments = self.tiles.segments
+        return self.rows * (segments.width if segments else self.width)
 
     @property
     def fits(self) -> bool:
@@ -171,7 +202,7 @@ class Nest:
         pitches = {key: number * step for key, step in apart.items()}
         pitches[0] = self.width
         pitches["result"] = round_up(pitches["result"], p.unit)
-        segments = Segments(p.across, number, apart, pitches)
+        segments = Segments(p.across, p.computed, number, apart, pitches)
         return dataclasses.replace(made, width=max(pitches.values()), segments=segments)
 
     def depth(self, tensor: str) -> int:

@@ -114,7 +114,7 @@ def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices) -> LoweredProdu
 
     def suits(nest: Nest) -> bool:
         """Whether tiles of results and operands fit the buffers of the CGRA, twice."""
-        if p.images and (nest.columns % p.across if p.segmented else nest.columns > p.across):
+        if p.images and not _in_rows(nest):
             return False
         if chosen is None:
             return True
@@ -139,14 +139,24 @@ def _chosen(p: ArrayProblem) -> Chosen:
     operands["result"] = TileAccess("out", word(p.result.tensor.element))
     every = aligned = math.lcm(p.unit, p.config.cols)
     if p.segmented:
-        every, aligned = p.across, math.gcd(p.across, p.unit, p.config.cols, *p.images.values())
+        every = p.computed
+        aligned = math.gcd(every, p.across, p.unit, p.config.cols, *p.images.values())
+        rows = {0: not p.uniform, "result": p.images["result"] % p.unit != 0}
         for key, access in operands.items():
-            gap = p.images.get(key, every) != every
-            operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=access.follows == "full")
+            gap = access.follows == "full" and p.images.get(key, p.across) != every
+            operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=rows.get(key, False))
     result = operands.pop("result")
     value = p.operator.epilogue.value
     given = [*operands.values()]
     return choose(value, given, result, p.config, multiple=every, aligned=aligned, name="epilogue")
+
+
+def _in_rows(nest: Nest) -> bool:
+    """Whether tiles are whole rows of outputs, or inside of one, where rows have gaps between them."""
+    p = nest.problem
+    if not p.segmented:
+        return nest.blocking.partition_n <= p.across
+    return nest.columns % p.across == 0 and not (p.uniform and nest.columns % nest.config.cols)
 
 
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest]:
@@ -201,5 +211,5 @@ def _cached_best(
 def _time(choice: Choice, nest: Nest, per_element: float) -> float:
     """Cycles by estimate: the slower of array and CGRA, and what of the other one nothing hides."""
     number = math.prod(loop.count for loop in nest.tiles.loops)
-    array, cgra = choice.score, number * (nest.words * nest.config.cols * per_element + LAUNCH)
+    array, cgra = choice.score, number * (nest.computed * per_element + LAUNCH)
     return max(array, cgra) + min(array, cgra) / number

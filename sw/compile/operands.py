@@ -27,11 +27,14 @@ from sw.layout import round_up
 class Segments:
     """Rows of a tile that consist of `count` segments of `length` elements, with gaps behind them.
 
-    `apart` holds the elements from segment to segment, `pitches` those from row to row, by number of the
-    operand or `"result"`. What has no gaps between segments has `apart` equal to `length`.
+    Of a segment `computed` elements are: those beyond `length` fall into the gaps of the result, and what is
+    read for them is of no matter. `apart` holds the elements from segment to segment, `pitches` those from
+    row to row, by number of the operand or `"result"`. What has no gaps between segments has `apart` equal
+    to `length`. Records of rows are those of their segments.
     """
 
     length: int
+    computed: int
     count: int
     apart: Mapping[int | str, int]
     pitches: Mapping[int | str, int]
@@ -39,15 +42,19 @@ class Segments:
     @property
     def width(self) -> int:
         """Elements of a row that are computed."""
-        return self.length * self.count
+        return self.computed * self.count
+
+    def beyond(self, key: int | str) -> int:
+        """Elements behind the last segment of a tile that are read of an operand."""
+        return max(0, self.computed - self.apart[key])
 
     @property
     def gaps(self) -> dict[str, Any]:
         """What is skipped behind rows and behind segments, as scalars of a launch."""
         return {
-            "segment": self.length,
+            "segment": self.computed,
             "row_gaps": {k: pitch - self.count * self.apart[k] for k, pitch in self.pitches.items()},
-            "segment_gaps": {k: step - self.length for k, step in self.apart.items()},
+            "segment_gaps": {k: step - self.computed for k, step in self.apart.items()},
         }
 
 
@@ -72,6 +79,11 @@ class Tiles:
     def pitch(self, key: int | str) -> int:
         """Elements from row to row of an operand, or of the result, in its buffer."""
         return self.segments.pitches[key] if self.segments else self.width
+
+    @property
+    def records(self) -> int:
+        """Records of rows that belong to each row: one, or one for each segment."""
+        return self.segments.count if self.segments else 1
 
     def region(self, writer: Writer, view: View) -> Region | None:
         """What counts as touched of a view where rows have gaps: all of its tensor."""
@@ -233,7 +245,8 @@ def records(
             continue
         arrays = {k: s.line for k, s in wanted.items()}
         if how == "row":
-            words = kernel.records("row", arrays)[None]
+            repeated = {k: np.repeat(a, tiles.records) for k, a in arrays.items()}
+            words = kernel.records("row", repeated)[None]
         else:
             words = np.stack(
                 [
@@ -268,23 +281,31 @@ def fetches(
             place(key, whole(tensor), "column", 4 * tensor.shape[1], unit=tensor.shape[1])
         else:
             count = sum(s.access.record and s.access.follows == "row" for s in sources.values())
+            count *= tiles.records
             place(key, whole(tensor), "row", 4 * count * tiles.rows, unit=count)
     for k, s in sources.items():
         if not s.access.record:
             pitch = tiles.pitch(k) if s.access.follows == "full" else 0
-            place(k, s.view, s.access.follows, s.itemsize * _elements(s, tiles, pitch), pitch * s.itemsize)
+            size = s.itemsize * _elements(k, s, tiles, pitch)
+            place(k, s.view, s.access.follows, size, pitch * s.itemsize)
     return found
 
 
-def _elements(s: Source, tiles: Tiles, pitch: int) -> int:
+def _elements(key: int, s: Source, tiles: Tiles, pitch: int) -> int:
     """Elements of an operand that a tile takes, with rows so far apart."""
-    every = {"full": tiles.rows * pitch, "row": tiles.rows, "column": tiles.width, "scalar": 1}
-    return every[s.access.follows]
+    match s.access.follows:
+        case "full":
+            return tiles.rows * pitch + (tiles.segments.beyond(key) if tiles.segments else 0)
+        case "row":
+            return tiles.rows * (tiles.records if s.access.record else 1)
+        case "column":
+            return tiles.width
+    return 1
 
 
 def room(sources: Mapping[int, Source], tiles: Tiles) -> int:
     """Bytes of the scratchpad that loads of these tiles take at most."""
-    return sum(HALVES * (s.itemsize * _elements(s, tiles, tiles.width) + 128) for s in sources.values())
+    return sum(HALVES * (s.itemsize * _elements(k, s, tiles, tiles.width) + 128) for k, s in sources.items())
 
 
 def longest(sources: Mapping[int, Source], tiles: Tiles) -> int:
@@ -293,5 +314,6 @@ def longest(sources: Mapping[int, Source], tiles: Tiles) -> int:
     for how, elements in (("full", tiles.width), ("row", tiles.rows), ("column", tiles.width)):
         own = [s for s in sources.values() if s.access.follows == how]
         recorded = sum(s.itemsize for s in own if s.access.record)
+        recorded *= tiles.records if how == "row" else 1
         found = max(found, *(s.itemsize * elements for s in own if not s.access.record), recorded * elements)
     return found

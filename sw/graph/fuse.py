@@ -19,6 +19,7 @@ from sw.graph.network import (
     View,
 )
 from sw.graph.requantise import apply, clamped
+from sw.graph.tabulate import tabulated
 from sw.graph.views import covers, descending, repeats, reshaped, same_places, transposed
 
 #: Most operands, operations and tables of one operator; beyond, it stays two.
@@ -40,7 +41,26 @@ def fused(network: Network) -> Network:
             # Both are one now, which stands where the later one stood.
             uses.replace(producer, None)
             uses.replace(place, operator)
-    return _pruned(network, [operator for operator in operators if operator is not None])
+    made = [_tabulated(operator, network) for operator in operators if operator is not None]
+    return _pruned(network, made)
+
+
+def _tabulated(operator: Operator, network: Network) -> Operator:
+    """The operator with what follows from one byte as a table."""
+    match operator:
+        case Elementwise(value=value, operands=operands):
+            return dataclasses.replace(operator, value=tabulated(value, _elements(operands, network)))
+        case (
+            MatrixProduct(epilogue=Epilogue(value, operands))
+            | ImageConvolution(epilogue=Epilogue(value, operands))
+        ):
+            made = tabulated(value, ["int32", *_elements(operands, network)])
+            return dataclasses.replace(operator, epilogue=Epilogue(made, operands))
+    return operator
+
+
+def _elements(views: Sequence[View], network: Network) -> list[str]:
+    return [network.tensors[v.tensor].element for v in views]
 
 
 class _Uses:

@@ -23,6 +23,7 @@ class TileAccess:
 
     `record`, of int32 that follows rows or columns: the operand lies in records together with all others
     that follow rows (columns) and have it (`ElementwiseKernel.records`), so that one index serves them all.
+    Where anything has gaps behind segments, records of rows are those of segments, in their order.
     """
 
     space: str

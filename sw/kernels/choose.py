@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -20,8 +22,16 @@ from sw.kernels.elementwise import ElementwiseKernel, make
 #: Masks of elements of an iteration (`Unrolling`): neighbours, then bytes in different words, then in few.
 NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)
 MASKS = (*NEIGHBOURS, 0b100, 0b1100, 0b101, 0b11100, 0b1101, 0b1110)
-#: Mappings of a loop that are tried where banks make it wait, by their seeds.
-SEEDS = 4
+#: Orders of eight neighbours in which bytes of one word are made by other copies of the loop's body each: of
+#: a mapping, which is the same for three of them, one may store no two such bytes in one step.
+ORDERS = (
+    (0, 1, 4, 5, 2, 3, 6, 7),
+    (0, 4, 1, 5, 2, 6, 3, 7),
+    (0, 4, 5, 1, 2, 6, 7, 3),
+    (),
+)
+#: Mappings of a loop that are tried where banks make it wait, by their seeds; of those with `ORDERS`.
+SEEDS, ORDERED_SEEDS = 4, 12
 #: Operations per element from which on they fill the PEs: an iteration makes one element, or two up to this
 #: MII, and one mapping is tried.
 _LARGE, _STEPS = 24, 16
@@ -69,14 +79,15 @@ def choose(
     )
     tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
-    for least, made in sorted(found, key=lambda c: (c[0], c[1].block)):
+    for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
         if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
-            tried = _mapped(made, config, range(seed, seed + tries))
+            last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
+            tried = _mapped((made, *others), config, range(seed, last))
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
     if not best.configured.verified:
-        return _mapped(best.elementwise, config, range(seed, seed + tries), compared=True)
+        return _mapped((best.elementwise,), config, range(seed, seed + tries), compared=True)
     return best
 
 
@@ -87,11 +98,11 @@ def _large(value: Expression) -> bool:
 
 
 def _mapped(
-    made: ElementwiseKernel, config: MachineConfig, seeds: Iterable[int], compared: bool = False
+    orders: Sequence[ElementwiseKernel], config: MachineConfig, seeds: Iterable[int], compared: bool = False
 ) -> Chosen:
-    """The mapping of a loop that waits least, of a few."""
+    """The mapping of a loop that waits least, of a few; its elements in any of some orders."""
     best: Chosen | None = None
-    for seed in seeds:
+    for seed, made in itertools.product(seeds, orders):
         configured = configure(made.kernel, config, seed=seed, compared=compared)
         found = Chosen(made, configured, cycles(made, configured, config))
         if best is None or found.cycles_per_element < best.cycles_per_element:
@@ -119,23 +130,30 @@ def _candidates(
     multiple: int,
     aligned: int,
     name: str,
-) -> Iterator[tuple[float, ElementwiseKernel]]:
-    """Loops, each with a lower bound of its cycles per element."""
+) -> Iterator[tuple[float, tuple[ElementwiseKernel, ...]]]:
+    """Loops, in all orders of their elements, each with a lower bound of its cycles per element."""
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
     large = _large(value)
     masks = MASKS if result.bytes == 1 else NEIGHBOURS
-    wanted = [(mask, 1) for mask in (masks[:2] if large else masks)]
+    wanted: list[tuple[int, int, tuple[tuple[int, ...], ...]]] = []
+    for mask in masks[:2] if large else masks:
+        # Where larger blocks fit, others of them lie in different words anyway.
+        ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
+        wanted.append((mask, 1, ORDERS if ordered else ((),)))
     if (several := config.cgra.lanes) > 1 and aligned % several == 0:
-        wanted += [(pieces * several - 1, several) for pieces in (1, 2, 4)]
+        wanted += [(pieces * several - 1, several, ((),)) for pieces in (1, 2, 4)]
     quantiser = bool(config.cgra.having(Unit.QUANTISER))
-    for mask, lanes in wanted:
+    for mask, lanes, orders in wanted:
         if multiple <= 0 or multiple % (1 << mask.bit_length()):
             continue
-        made = make(value, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, name=name)
+        kernel = partial(
+            make, value, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, name=name
+        )
+        made, *others = (kernel(order=order) for order in orders)
         # There may be no PE with lanes for an operation.
         with contextlib.suppress(*[InputError] * (lanes > 1)):
             graph = prepare(graph_of(made.kernel), config.cgra)
             least = bound(graph, config.cgra).mii
             if not mask or not large or least <= _STEPS:
-                yield least / made.per_iteration, made
+                yield least / made.per_iteration, (made, *others)

@@ -91,7 +91,7 @@ class ElementwiseKernel:
         words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
         if follows == "row":
             return words.reshape(-1)
-        order, lanes = list(self.unrolling.order), self.unrolling.lanes
+        order, lanes = list(self.unrolling.sequence), self.unrolling.lanes
         words = words.reshape(-1, self.block, len(wanted))[:, order]
         # Of what is made at once, the words of each operand lie side by side.
         return words.reshape(-1, lanes, len(wanted)).swapaxes(1, 2).reshape(-1)
@@ -105,9 +105,12 @@ def make(
     mask: int = 0,
     lanes: int = 1,
     quantiser: bool = False,
+    order: tuple[int, ...] = (),
     name: str = "elementwise",
 ) -> ElementwiseKernel:
-    """The loop that sets the result to `value` of the operands; an iteration makes the elements of `mask`.
+    """The loop that sets the result to `value` of the operands.
+
+    An iteration makes the elements of `mask`, in this order (`Unrolling`).
 
     With several `lanes` so many neighbours are made at once: `mask` holds all numbers below that. Then bases,
     gaps and segments are multiples of the lanes, too. `quantiser`: PEs have that unit.
@@ -119,7 +122,7 @@ def make(
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
-    indices = Indices(read, result, Unrolling(mask, lanes), used)
+    indices = Indices(read, result, Unrolling(mask, order, lanes), used)
     wanted = numbers(value)
     room = max(0, SCALARS - len(indices.names))
     while True:

@@ -24,16 +24,18 @@ class Unrolling:
 
     They are first + o for every number o that has no other bits. A loop walks through a block of elements by
     the other bits: with 12 (binary 1100) its iterations make 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
-    15. With 3, the four elements are neighbours. With several `lanes`, so many neighbours are made at once.
+    15. With 3, the four elements are neighbours. The copies of what a loop does make them in `order`, the
+    first being 0, or else in ascending order. With several `lanes`, so many neighbours are made at once.
     """
 
     mask: int = 0
+    order: tuple[int, ...] = ()
     lanes: int = 1
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """The elements of an iteration, counted from its first."""
-        return tuple(o for o in range(self.mask + 1) if o & self.mask == o)
+        return self.order or tuple(o for o in range(self.mask + 1) if o & self.mask == o)
 
     @cached_property
     def pieces(self) -> tuple[int, ...]:
@@ -61,7 +63,7 @@ class Unrolling:
         return self.mask if self.walks else 0
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def sequence(self) -> tuple[int, ...]:
         """The elements of a block in the order in which iterations make them."""
         firsts = [o for o in range(self.block) if o & self.mask == 0]
         return tuple(first + offset for first in firsts for offset in self.offsets)
@@ -164,16 +166,24 @@ class Indices:
         access = self.accesses[key]
         return ["row"] * access.row_gap + ["segment"] * access.segment_gap
 
-    @cached_property
+    @property
     def shared(self) -> bool:
         """Whether there is one walk for all full operands."""
-        return self.unrolling.walks or any(self._gaps(key) for key in self.accesses)
+        return self.unrolling.walks
+
+    @cached_property
+    def of_rows(self) -> str:
+        """What records of rows belong to: a row, or, where rows have segments, each of these."""
+        return "segment" if any(a.segment_gap for a in (*self.operands, self.result)) else "row"
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
         """What is counted: the iterations of a row, of a segment."""
-        rows = any(a.row_gap or a.follows in ("row", "column") for a in self.accesses.values())
-        segments = any(a.segment_gap for a in self.accesses.values())
+        segments = self.of_rows == "segment"
+        rows = any(
+            a.row_gap or a.follows == "column" or (a.follows == "row" and not (a.record and segments))
+            for a in self.accesses.values()
+        )
         return ("row",) * rows + ("segment",) * segments
 
     @property
@@ -194,10 +204,10 @@ class Indices:
     @property
     def start(self) -> tuple[str, ...]:
         """Statements before the loop: a row and a segment have ended before the first iteration."""
-        mask, walks = self.unrolling.always, self.unrolling.walks
+        mask = self.unrolling.always
         found = [f"{what}_left = 0" for what in self.counts]
         if self.shared:
-            found.append(f"at = {mask - 1 if walks else -self.unrolling.copies}")
+            found.append(f"at = {mask - 1}")
         if self._plain_columns:
             found.append("column = 0")
         if self._used_record("column"):
@@ -210,7 +220,7 @@ class Indices:
         u = self.unrolling
         found: list[str] = []
         if self.shared:
-            found.append(f"at = at + 1 | {u.mask}" if u.walks else f"at = at + {u.copies}")
+            found.append(f"at = at + 1 | {u.mask}")
         if self._plain_columns:
             further = f"(column + 1 | {u.mask})" if u.walks else f"column + {u.copies}"
             found.append(f"column = {further} if row_left else {u.always}")
@@ -218,7 +228,8 @@ class Indices:
             words = u.copies * len(self._record("column"))
             found.append(f"columns = columns + {words} if row_left else base_columns")
         if self._used_record("row"):
-            found.append(f"base_rows = base_rows if row_left else base_rows + {len(self._record('row'))}")
+            more = len(self._record("row"))
+            found.append(f"base_rows = base_rows if {self.of_rows}_left else base_rows + {more}")
         for key in self.accesses:
             found += self._variable(key)
         found += [f"{what}_left = {what}_left - 1 if {what}_left else {what}_last" for what in self.counts]
@@ -233,10 +244,14 @@ class Indices:
             return [f"base_{key} = base_{key} if row_left else base_{key} + 1"]
         if access.follows == "column":
             return [f"p_{key} = column + base_{key}"]
+        base, gaps = f"base_{key}", self._gaps(key)
+        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in gaps]
+        if len(gaps) > 1:
+            # A row ends with a segment. What iterations wait for is no longer than with one gap.
+            more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
+            found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
         if not self.shared:
-            return [f"base_{key} = base_{key} + {self.unrolling.copies}"]
-        base = f"base_{key}"
-        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in self._gaps(key)]
+            return [*found, f"{base} = {base} + {self.unrolling.copies}"]
         return [*found, f"p_{key} = at + {base}"]
 
     @property
@@ -283,10 +298,12 @@ class Indices:
         for key, access in self.accesses.items():
             if access.record:
                 continue
-            base = fold(Op.SUB, bases[key], self._before(key))
-            for gap in self._gaps(key):
+            base, own = fold(Op.SUB, bases[key], self._before(key)), self._gaps(key)
+            for gap in own:
                 found[f"{gap}_gap_{key}"] = fold(Op.ADD, gaps[gap][key], 0)
                 base = fold(Op.SUB, base, gaps[gap][key])
+            if len(own) > 1:
+                found[f"row_gap_{key}"] = fold(Op.ADD, gaps["row"][key], gaps["segment"][key])
             found[f"base_{key}"] = base
         for follows in ("row", "column"):
             if self._used_record(follows):

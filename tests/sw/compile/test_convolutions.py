@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hw.config import load
-from sw.compile.array_tiles import LoweredProduct, lowered
+from sw.compile import array_tiles
+from sw.compile.array_tiles import Choices, LoweredProduct, lowered
 from sw.compile.images import convolution_problem, follows_of, joined, product_of
 from sw.compile.legal import legal
 from sw.compile.memory import Lines, plan_memory
@@ -92,6 +93,37 @@ def test_bands_with_padding_are_stored_channel_by_channel() -> None:
     assert first.tiles.segments is not None
     assert (first.tiles.segments.length, first.tiles.segments.apart["result"]) == (6, 8)
     assert second.tiles.segments is None
+
+
+def test_what_is_computed_of_short_rows_falls_into_their_gaps() -> None:
+    b = builder()
+    y = b.convolution(b.input((1, 4, 6, 6)), 4, same(6, 3), same(6, 3))
+    z = b.convolution(y, 4, same(6, 3), same(6, 3))
+    first, _ = parts_of(b.network(z))
+    assert isinstance(first, LoweredProduct)
+    assert first.chosen is not None
+    segments = first.tiles.segments
+    assert segments is not None
+    # Six elements could be computed in twos at most.
+    assert first.chosen.elementwise.per_iteration >= 4
+    assert (segments.computed, segments.gaps["segment_gaps"]) == (8, {0: -2, "result": 0})
+    # The bias of a channel stands there for each of its rows.
+    assert first.records["rows"].elements == first.tiles.whole_rows * segments.count
+
+
+def test_tiles_inside_of_rows_with_gaps_do_not_reach_across_them() -> None:
+    b = builder()
+    y = b.convolution(b.input((1, 4, 6, 6)), 4, same(6, 3), same(6, 3))
+    b.convolution(y, 4, same(6, 3), same(6, 3))
+    network = legal(b.network(y), TEST)
+    made = lines(network, TEST) | {y.name: Lines(8, 1)}
+    memory = plan_memory(network, network.operators, made, TEST)
+    (o, *_) = network.operators
+    assert isinstance(o, ImageConvolution)
+    p = convolution_problem(o, memory.homes, TEST)
+    assert p.images
+    part = array_tiles._lowered(p, 8192, Choices())
+    assert part.nest.blocking.partition_n <= 6
 
 
 def test_who_cannot_do_with_padding_gets_images_without() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -95,11 +96,14 @@ class _Drawing:
         if access.follows != "full":
             return {"row": row, "column": column, "scalar": 0 * row}[access.follows]
         found = row * self.width + column
+        # What is read may overlap; a result must not.
+        least = 0 if key == "result" else -3
         if access.row_gap:
             self.row_gaps[key] = self.unit * self.rng.randint(0, 9)
             found = found + row * self.row_gaps[key]
         if access.segment_gap:
-            self.segment_gaps[key] = self.unit * self.rng.randint(0, 9)
+            gap = self.rng.randint(max(least, -self.segment), 9)
+            self.segment_gaps[key] = gap if self.unit == 1 else self.unit * max(0, gap)
             found = found + (row * self.segments + column // self.segment) * self.segment_gaps[key]
         return found
 
@@ -117,7 +121,9 @@ class _Drawing:
         wanted = [k for k, a in enumerate(self.given) if a.record and a.follows == follows]
         if not wanted:
             return {}
-        count = self.rows if follows == "row" else self.width
+        count = self.width
+        if follows == "row":
+            count = self.rows * (self.segments if made.indices.of_rows == "segment" else 1)
         low = -(1 << 31)
         arrays = {
             k: np.array([self.rng.randrange(low, -low) for _ in range(count)], np.int32) for k in wanted
@@ -154,7 +160,8 @@ def tile(
     operands: list[np.ndarray] = []
     for k, access in enumerate(given):
         if access.record and access.follows == "row":
-            operands.append(np.broadcast_to(records[0][k][:, None], shape))
+            # A segment, or a row, has one element.
+            operands.append(np.repeat(records[0][k], math.prod(shape) // len(records[0][k])).reshape(shape))
         elif access.record:
             operands.append(np.broadcast_to(records[1][k], shape))
         else:

@@ -11,10 +11,12 @@ from hw.cache import fingerprint
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
+from sw.cgra.bounds import bound
+from sw.cgra.legal import prepare
 from sw.graph.expression import Argument
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import MASKS, NEIGHBOURS, choose
-from sw.kernels.configuration import configure
+from sw.kernels.configuration import configure, graph_of
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import make
 from tests.caches import forget_configurations
@@ -81,3 +83,20 @@ def test_what_cannot_be_chosen_is_one_message() -> None:
         choose(*CASES["table"], OUT, DEFAULT, multiple=0)
     with pytest.raises(InputError, match="must have a grid to run kernel elementwise"):
         choose(*CASES["table"], OUT, DEFAULT.replace(cgra=None), multiple=1)
+
+
+def test_bytes_of_one_word_are_stored_in_different_steps() -> None:
+    # Rows of 40 have no room for blocks whose elements lie in different words.
+    value, operands = CASES["requantise"]
+    machine = load("default")
+    wide, narrow = (choose(value, operands, OUT, machine, multiple=m) for m in (64, 40))
+    assert narrow.elementwise.block == 8
+    assert narrow.cycles_per_element == wide.cycles_per_element
+
+
+def test_gaps_of_rows_and_segments_delay_no_iteration() -> None:
+    sums = TileAccess("acc", "int32", row_gap=True, segment_gap=True)
+    machine = load("default")
+    assert machine.cgra is not None
+    graph = prepare(graph_of(make(Argument(0), [sums], OUT).kernel), machine.cgra)
+    assert bound(graph, machine.cgra).mii <= 3

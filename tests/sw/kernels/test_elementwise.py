@@ -156,8 +156,8 @@ def test_the_elements_of_an_iteration() -> None:
     spread = Unrolling(0b1100)
     assert spread.offsets == (0, 4, 8, 12)
     assert (spread.copies, spread.block, spread.walks) == (4, 16, True)
-    assert spread.order == (0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
-    assert Unrolling(0b11).order == (0, 1, 2, 3)
+    assert spread.sequence == (0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+    assert Unrolling(0b11).sequence == (0, 1, 2, 3)
     assert not Unrolling(0b11).walks
 
 

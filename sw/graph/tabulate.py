@@ -1,0 +1,100 @@
+"""What follows from one byte as one table: the swish of a sum of 8 bits is a word, not a product.
+
+Only what has a table already becomes one: operators keep as many tables as they had, with fewer operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sw.graph.expression import (
+    Apply,
+    Argument,
+    Expression,
+    Lookup,
+    Number,
+    evaluate,
+    operations,
+    rewritten,
+    walk,
+)
+from sw.graph.requantise import LIMITS, apply
+
+#: Values that a table may tell apart: a byte's.
+VALUES = 256
+
+
+def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
+    """An expression with the functions of one byte in it as tables, where that saves operations.
+
+    `elements` are the types of the operands. A byte is an operand of 8 bits, or a value that is limited to
+    at most 256 neighbouring numbers.
+    """
+    value = _shifted(value)
+    for byte, low, high in list(_bytes(value, elements)):
+        made = _of_byte(value, byte, low, high)
+        if operations(made) < operations(value) and _tables(made) <= _tables(value):
+            value = made
+    return value
+
+
+def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Expression, int, int]]:
+    """Parts of an expression that have few values, with the least and the greatest, operands before users."""
+    for e in walk(value):
+        match e:
+            case Argument(index) if elements[index] in LIMITS and elements[index] != "int32":
+                yield e, *LIMITS[elements[index]]
+            case Apply("max", (Apply("min", (_, Number(high))), Number(low))) if 0 <= high - low < VALUES:
+                yield e, low, high
+
+
+def _shifted(value: Expression) -> Expression:
+    """An expression in which a value with a number added before its limits is the limited one, and it."""
+    parts = set(walk(value))
+
+    def shifted(e: Expression) -> Expression | None:
+        match e:
+            case Apply("max", (Apply("min", (sum_, Number(high))), Number(low))):
+                match sum_:
+                    case Apply("add", (Apply("mul_shift_round_even") as scaled, Number(more))):
+                        # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+                        other = apply("max", apply("min", scaled, high - more), low - more)
+                        return apply("add", other, more) if other in parts else None
+        return None
+
+    return rewritten(value, shifted)
+
+
+def _of_byte(value: Expression, byte: Expression, low: int, high: int) -> Expression:
+    """The expression with the largest functions of this byte that have a table as one table each."""
+    follows: dict[Expression, bool] = {byte: True}
+    looked: set[Expression] = set()
+    for e in walk(value):
+        parts = e.operands if isinstance(e, Apply) else (e.index,) if isinstance(e, Lookup) else ()
+        own = bool(parts) and all(follows[p] for p in parts)
+        follows.setdefault(e, isinstance(e, Number) or own)
+        if isinstance(e, Lookup) or looked.intersection(parts):
+            looked.add(e)
+
+    def table(e: Expression) -> Expression | None:
+        if e == byte or not follows[e]:
+            return e if e == byte else None
+        return _table(e, byte, low, high) if e in looked else None
+
+    return rewritten(value, table)
+
+
+def _table(function: Expression, byte: Expression, low: int, high: int) -> Lookup:
+    """The words of a function of a byte, by the byte's lowest eight bits."""
+    given = np.arange(low, high + 1)
+    place, size = (given, high + 1) if low >= 0 and high < VALUES else (given & VALUES - 1, VALUES)
+    words = np.zeros(size, np.int64)
+    words[place] = evaluate(rewritten(function, {byte: Argument(0)}.get), [given])
+    index = byte if place is given else apply("and", byte, VALUES - 1)
+    return Lookup(tuple(words.tolist()), index)
+
+
+def _tables(value: Expression) -> int:
+    return len({e.table for e in walk(value) if isinstance(e, Lookup)})

@@ -1,0 +1,68 @@
+"""What follows from one byte is a word of a table, and nothing else becomes one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, operations, walk
+from sw.graph.requantise import apply, clamped, lookup_of
+from sw.graph.tabulate import tabulated
+
+SUM = Apply("mul_shift_round_even", (Argument(0), Number(1 << 20), Number(30)))
+TABLE = np.arange(256) % 97 - 40
+
+
+def swish(zero: int) -> Expression:
+    """A requantised sum times a table of it; less its zero point the sum is limited elsewhere."""
+    stored = clamped(apply("add", SUM, zero), -128, 127)
+    factor = apply("sub", clamped(SUM, -128 - zero, 127 - zero), 0)
+    product = apply("mul", factor, apply("add", lookup_of(TABLE, stored, "int8"), 128))
+    product = Apply("mul_shift_round_even", (product, Number(12345), Number(20)))
+    return clamped(apply("add", product, -7), -128, 127)
+
+
+def tables(value: Expression) -> int:
+    return sum(isinstance(e, Lookup) for e in walk(value))
+
+
+@pytest.mark.parametrize("zero", [0, 25, -128, 127])
+def test_a_swish_of_a_requantised_sum_is_one_table(zero: int) -> None:
+    value = swish(zero)
+    made = tabulated(value, ["int32"])
+    # Limits from 0 to 255 need no mask.
+    assert (operations(made), tables(made)) == (4 if zero == -128 else 5, 1)
+    assert operations(value) >= 11
+    sums = np.random.default_rng(zero + 128).integers(-(1 << 31), 1 << 31, 4096).astype(np.int32)
+    sums[:2048] >>= 13
+    assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
+
+
+def test_bytes_of_an_operand_are_told_apart_by_their_type() -> None:
+    for element, low in (("int8", -128), ("uint8", 0)):
+        looked = apply("add", lookup_of(TABLE, Argument(0), element), 3)
+        value = clamped(apply("mul", looked, Argument(0)), -128, 127)
+        made = tabulated(value, [element])
+        assert tables(made) == 1
+        assert operations(made) == (2 if element == "int8" else 1)
+        given = np.arange(low, low + 256).astype(element)
+        assert np.array_equal(evaluate(made, [given]), evaluate(value, [given]))
+
+
+def test_what_other_operands_follow_stays() -> None:
+    residual = apply("add", swish(3), Argument(1))
+    made = tabulated(residual, ["int32", "int8"])
+    assert isinstance(made, Apply)
+    assert made.operands[1] == Argument(1)
+    assert operations(made) == 6
+
+
+def test_what_has_no_table_gets_none() -> None:
+    value = clamped(apply("mul", clamped(SUM, 0, 255), 3), 0, 255)
+    assert tabulated(value, ["int32"]) == value
+
+
+def test_a_table_that_others_need_too_stays_the_only_one() -> None:
+    looked = lookup_of(TABLE, clamped(SUM, -128, 127), "int8")
+    value = apply("add", apply("mul", looked, Argument(1)), apply("mul", looked, 3))
+    assert tables(tabulated(value, ["int32", "int32"])) == 1
