@@ -73,7 +73,7 @@ class BandNest(Nest):
         """The tiles of the result, each row one segment."""
         lines, width = self.lines, self.computed
         pitches: dict[Key, int] = {0: self.row_words * self.config.cols, "result": self.result_pitch}
-        segments = Segments(width, 1, dict.fromkeys(pitches, width), pitches)
+        segments = Segments(width, width, 1, dict.fromkeys(pitches, width), pitches)
         whole = self.bands.whole * self.bands.lines
         stored = self.loops[: self.depth("c")]
         down = {"group": 1}
