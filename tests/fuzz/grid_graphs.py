@@ -150,7 +150,9 @@ def small_fabrics(count: int, seed: int) -> list[Fabric]:
     while len(found) < count:
         fabric = random_fabric(seed, lanes_of(seed))
         seed += 1
-        units = [unit for unit in Unit if unit is not Unit.LANES or fabric.lanes > 1]
+        # Random kinds have no quantiser, and those of one lane nothing for all lanes.
+        without = {Unit.QUANTISER, *([Unit.LANES] if fabric.lanes == 1 else [])}
+        units = [unit for unit in Unit if unit not in without]
         enough = fabric.contexts >= RTL_CONTEXTS and all(fabric.having(unit) for unit in units)
         if enough and fabric.size <= RTL_PES:
             found.append(fabric)
