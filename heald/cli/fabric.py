@@ -71,11 +71,11 @@ def _render(fabric: Fabric) -> None:
             f"{fabric.stages} iterations may overlap{', pipelined' * fabric.pipelined}"
         )
     )
-    table = plain_table("kind", ">PEs", "units", ">registers", ">table words", "without")
+    table = plain_table("kind", ">PEs", ">lanes", "units", ">registers", ">table words", "without")
     for kind in dict.fromkeys(fabric.kinds):
         units = ", ".join(sorted(unit.value for unit in kind.units)) or "none"
-        numbers = str(fabric.kinds.count(kind)), str(kind.registers), str(kind.table_words or "")
-        table.add_row(Text(kind.name), numbers[0], units, *numbers[1:], " ".join(sorted(kind.without)))
+        first = str(fabric.kinds.count(kind)), str(kind.lanes), units, str(kind.registers)
+        table.add_row(Text(kind.name), *first, str(kind.table_words or ""), " ".join(sorted(kind.without)))
     console.print(table)
     grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for row in range(fabric.rows):

@@ -48,6 +48,7 @@ def to_svg(fabric: Fabric) -> str:
     for pe, kind in enumerate(fabric.kinds):
         size = f"{kind.registers} registers, {layout(fabric, pe).words} words"
         lines = [kind.name, *sorted(unit.value for unit in kind.units), f"{kind.registers} registers"]
+        lines += [f"{kind.lanes} lanes"] * (kind.lanes > 1)
         boxes[pe] = [Text(line, title=size) for line in lines]
     links = {i: Text("", "#52606d") for i in range(len(fabric.links))}
     title = f"{fabric.name}: {fabric.rows} x {fabric.cols}, {entry_words(fabric)} words per context"
