@@ -122,35 +122,35 @@ class Indices:
     def _stream(self, key: Key, number: int) -> str:
         return f"y_{number}" if key == "result" else f"x{key}_{number}"
 
-    def _offset(self, key: Key, copy: int) -> int:
+    def _offset(self, key: Key, piece: int) -> int:
         """Elements from an operand's index to the first element of a piece."""
         access = self.accesses[key]
         if access.record:
             record = self._record(access.follows)
             each = self.unrolling.lanes if access.follows == "column" else 1
-            return each * (copy * len(record) * (access.follows == "column") + record.index(int(key)))
-        return self.unrolling.pieces[copy] if access.follows in ("full", "column") else 0
+            return each * (piece * len(record) * (access.follows == "column") + record.index(int(key)))
+        return self.unrolling.pieces[piece] if access.follows in ("full", "column") else 0
 
-    def _place(self, key: Key, copy: int) -> tuple[str, str]:
+    def _place(self, key: Key, piece: int) -> tuple[str, str]:
         """The array and the index of the first element of a piece."""
         access = self.accesses[key]
         if access.follows in ("row", "scalar"):
             return self._stream(key, 0), self._index(key)
-        further = copy // self.own * self.own
+        further = piece // self.own * self.own
         more = self._offset(key, further) - self._offset(key, 0)
-        return self._stream(key, copy - further), self._index(key) + (f" + {more}" if more else "")
+        return self._stream(key, piece - further), self._index(key) + (f" + {more}" if more else "")
 
-    def load(self, operand: int, copy: int) -> str:
+    def load(self, operand: int, piece: int) -> str:
         """The text of an operand's element, or of those of a piece."""
         if operand not in self.used:
             return ""
-        stream, index = self._place(operand, copy)
+        stream, index = self._place(operand, piece)
         several = self.unrolling.lanes > 1 and self.accesses[operand].follows in ("full", "column")
         return f"load_lanes({stream}, {index})" if several else f"{stream}[{index}]"
 
-    def store(self, copy: int, value: str) -> str:
+    def store(self, piece: int, value: str) -> str:
         """The statement that sets a result's element, or those of a piece."""
-        stream, index = self._place("result", copy)
+        stream, index = self._place("result", piece)
         if self.unrolling.lanes > 1:
             return f"store_lanes({stream}, {index}, {value})"
         return f"{stream}[{index}] = {value}"
