@@ -7,6 +7,7 @@ out about a row stands in the row's record in the output buffer, for the launche
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,8 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.cgra.bounds import bound
 from sw.cgra.launcher import UNIT
+from sw.cgra.legal import prepare
 from sw.compile.forms import HALVES, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.writer import LONGEST, AddressMap, ChipSpace, Writer
@@ -24,7 +28,7 @@ from sw.graph.network import Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
 from sw.ir.expression import Expr
 from sw.ir.program import Statement
-from sw.kernels.configuration import Configured, configure
+from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
@@ -32,6 +36,8 @@ from sw.operators.registry import LoweringContext, legalise, lower
 from sw.operators.tiles import DOWN, batch_steps, merged_axes, nest, nested, place, turn
 
 Array = npt.NDArray[np.generic]
+#: Elements of an iteration that uses lanes.
+BLOCKS = (GROUP, 2 * GROUP, 4 * GROUP)
 #: Elements of which a reference keeps arrays at a time.
 _CHUNK = 1 << 20
 
@@ -64,7 +70,7 @@ def _(operator: ByteOperator, copies: Copies) -> None:
 class RowOperator(ByteOperator):
     """An operator on the last axis of `x`; results are like `x`.
 
-    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`passes`).
+    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`choices`).
     """
 
     @property
@@ -72,8 +78,8 @@ class RowOperator(ByteOperator):
         """Elements of a row."""
         return self.x.shape[-1]
 
-    def parameters(self) -> npt.NDArray[np.int32] | None:
-        """Words that the scratchpad must hold."""
+    def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32] | None:
+        """Words that the scratchpad must hold for a last launch that uses so many lanes."""
         return None
 
     @abstractmethod
@@ -81,8 +87,16 @@ class RowOperator(ByteOperator):
         """The results of rows, an array [rows, columns]."""
 
     @abstractmethod
-    def passes(self, tile: RowTile, parameters: Value) -> tuple[Pass, ...]:
-        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie."""
+    def choices(self, tile: RowTile, parameters: Value) -> tuple[tuple[Pass, ...], ...]:
+        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie.
+
+        Of every launch those loops that do it: first the one that uses no lanes, then those that do.
+        """
+
+    def passes(self, tile: RowTile, parameters: Value, chosen: Sequence[int] = ()) -> tuple[Pass, ...]:
+        """The launches of a tile, by the numbers of their loops; without numbers no loop uses lanes."""
+        choices = self.choices(tile, parameters)
+        return tuple(loops[i] for loops, i in zip(choices, chosen or [0] * len(choices), strict=True))
 
     def reference(self, arrays: Sequence[Array]) -> Array:
         """The results, computed some rows at a time, so that large tensors need little memory."""
@@ -98,7 +112,8 @@ class RowTile:
     """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
 
     `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
-    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4.
+    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` all three
+    start at multiples of so many words.
     """
 
     rows: Value
@@ -107,6 +122,7 @@ class RowTile:
     records: Value
     out: Value
     apart: int = 0
+    lanes: int = 1
 
     @property
     def pitch(self) -> int:
@@ -137,6 +153,16 @@ class RowTile:
     def bytes(self) -> Value:
         """Bytes of all rows."""
         return self.rows * self.pitch
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Elements that an iteration with several lanes may take, at most four times as many as lanes.
+
+        Rows begin at multiples of them.
+        """
+        if self.lanes == 1 or self.apart % self.lanes:
+            return ()
+        return tuple(b for b in BLOCKS if b in (n * self.lanes for n in (1, 2, 4)) and self.pitch % b == 0)
 
     def groups(self, elements: int) -> Value:
         """Iterations over the tile, of so many elements each."""
@@ -169,12 +195,16 @@ class LoweredRows:
         # Words of the port, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
-        name, parameters = f"{operator.name}, parameters", operator.parameters()
+        assert config.cgra is not None
+        self.lanes = config.cgra.lanes
+        tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes)
+        found = [quickest(loops, config) for loops in operator.choices(tile, 0)]
+        self.chosen, self.configured = tuple(i for i, _ in found), tuple(c for _, c in found)
+        parameters = operator.parameters(self.lanes if self.chosen[-1] else 1)
+        name = f"{operator.name}, parameters"
         self.blobs: tuple[Tensor, ...] = ()
         if parameters is not None:
             self.blobs = (Tensor(name, parameters.shape, "int32", parameters),)
-        passes = operator.passes(RowTile(1, self.columns, 0, 0, 0, self.apart), 0)
-        self.configured = tuple(configure(p.kernel, config) for p in passes)
         cut = self._cut(context)
         self.rows, self.places, self.slots = cut.rows, cut.places, cut.slots
         self.loops = nest(source, 2, ((DOWN, self.total, cut.rows),))
@@ -200,11 +230,13 @@ class LoweredRows:
             place(out, which, self.places, self.rows * RECORD),
             place(out, which, self.places, self.rows * self.apart),
             self.apart,
+            self.lanes,
         )
         if self.loops:
             launcher.forget()
         body = [self._load(writer, rows, tile)]
-        body += launches(launcher, self.operator.passes(tile, constants), self.configured, slots)
+        passes = self.operator.passes(tile, constants, self.chosen)
+        body += launches(launcher, passes, self.configured, slots)
         body.append(self._store(writer, rows, tile))
         if self.loops:
             launcher.forget()
@@ -276,6 +308,33 @@ class LoweredRows:
 
 
 lower.register(RowOperator, LoweredRows)
+
+
+def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configured]:
+    """The number of the loop with the fewest cycles, and its configuration; of equal ones the first.
+
+    What loads the configuration counts, waits for banks do not. The iterations are numbers.
+    """
+    first, *others = loops
+    number, best = 0, configure(first.kernel, config)
+    cycles = _cycles(first, best.ii) + len(best.words)
+    for i, one in enumerate(others, 1):
+        # There may be no PE with lanes for an operation, or no way to it.
+        with contextlib.suppress(InputError):
+            graph = prepare(graph_of(one.kernel), best.mapping.fabric)
+            if _cycles(one, bound(graph, best.mapping.fabric).mii) >= cycles:
+                continue
+            found = configure(one.kernel, config)
+            taken = _cycles(one, found.ii) + len(found.words)
+            if taken < cycles:
+                number, best, cycles = i, found, taken
+    return number, best
+
+
+def _cycles(one: Pass, ii: int) -> int:
+    """The steps in which a launch starts iterations."""
+    assert isinstance(one.iterations, int)
+    return one.iterations * ii
 
 
 @dataclass(frozen=True)
