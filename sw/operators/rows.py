@@ -7,7 +7,6 @@ out about a row stands in the row's record in the output buffer, for the launche
 from __future__ import annotations
 
 import bisect
-import contextlib
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,11 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.cgra.bounds import bound
 from sw.cgra.launcher import UNIT
-from sw.cgra.legal import prepare
 from sw.compile.forms import HALVES, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.writer import LONGEST, AddressMap, ChipSpace, Writer
@@ -28,8 +24,9 @@ from sw.graph.network import Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
 from sw.ir.expression import Expr
 from sw.ir.program import Statement
-from sw.kernels.configuration import Configured, configure, graph_of
+from sw.kernels.configuration import Configured
 from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value
+from sw.kernels.quickest import quickest
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.registry import LoweringContext, legalise, lower
@@ -308,33 +305,6 @@ class LoweredRows:
 
 
 lower.register(RowOperator, LoweredRows)
-
-
-def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configured]:
-    """The number of the loop with the fewest cycles, and its configuration; of equal ones the first.
-
-    What loads the configuration counts, waits for banks do not. The iterations are numbers.
-    """
-    first, *others = loops
-    number, best = 0, configure(first.kernel, config)
-    cycles = _cycles(first, best.ii) + len(best.words)
-    for i, one in enumerate(others, 1):
-        # There may be no PE with lanes for an operation, or no way to it.
-        with contextlib.suppress(InputError):
-            graph = prepare(graph_of(one.kernel), best.mapping.fabric)
-            if _cycles(one, bound(graph, best.mapping.fabric).mii) >= cycles:
-                continue
-            found = configure(one.kernel, config)
-            taken = _cycles(one, found.ii) + len(found.words)
-            if taken < cycles:
-                number, best, cycles = i, found, taken
-    return number, best
-
-
-def _cycles(one: Pass, ii: int) -> int:
-    """The steps in which a launch starts iterations."""
-    assert isinstance(one.iterations, int)
-    return one.iterations * ii
 
 
 @dataclass(frozen=True)

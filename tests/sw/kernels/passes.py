@@ -13,10 +13,11 @@ from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
 from sw.ir.expression import Expr, evaluate
-from sw.kernels.configuration import configure
+from sw.kernels.configuration import Configured, configure
 from sw.kernels.passes import Pass, Span, Value
+from sw.kernels.quickest import quickest
 from sw.layout import round_up
-from sw.operators.rows import RowTile, quickest
+from sw.operators.rows import RowTile
 from tests.sw.kernels.launching import launch
 
 #: Bytes of the spaces that tiles are in; configurations lie behind them.
@@ -75,20 +76,29 @@ def lanes_of(config: MachineConfig) -> int:
     return config.cgra.lanes
 
 
-def chosen_loops(choices: Iterable[Sequence[Pass]], config: MachineConfig) -> tuple[int, ...]:
-    """The numbers of the loops that the compiler takes."""
-    return tuple(quickest(loops, config)[0] for loops in choices)
+def chosen_loops(
+    choices: Iterable[Sequence[Pass]], config: MachineConfig
+) -> tuple[tuple[int, ...], tuple[Configured, ...]]:
+    """The numbers of the loops that the compiler takes, and their configurations."""
+    found = [quickest(loops, config) for loops in choices]
+    return tuple(i for i, _ in found), tuple(c for _, c in found)
 
 
-def by_words(passes: Iterable[Pass], held: dict[str, Bytes], config: MachineConfig) -> None:
+def by_words(
+    passes: Iterable[Pass],
+    held: dict[str, Bytes],
+    config: MachineConfig,
+    configured: Sequence[Configured] = (),
+) -> None:
     """Execute passes by the sequential execution's grid, from their bitstreams."""
+    passes = list(passes)
     memories = Memories(config, np.zeros(64, np.uint8))
     memories.scratch[:SIZE] = held["scratch"]
     memories.out[:SIZE] = held["out"]
     spec = INSTRUCTIONS["cgra"]
     names = ["live0", "live1", *(f"cgra_{i}" for i in range(12))]
-    for one in passes:
-        made = configure(one.kernel, config)
+    for one, made in zip(passes, configured or [configure(p.kernel, config) for p in passes], strict=True):
+        assert made.kernel == one.kernel
         assert made.verified, made.differences
         words = np.frombuffer(to_bytes(made.words), np.uint8)
         memories.scratch[SIZE:][: len(words)] = words

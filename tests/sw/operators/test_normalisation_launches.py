@@ -114,8 +114,8 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
         values = rows_of(rng, rows, columns, element)
         held, config = spaces(), machine(fabric)
         tile = put(made, values, held, lanes_of(config))
-        chosen = chosen_loops(made.choices(tile, CONSTANTS), config)
-        by_words(chosen_passes(made, tile, chosen, held), held, config)
+        chosen, configured = chosen_loops(made.choices(tile, CONSTANTS), config)
+        by_words(chosen_passes(made, tile, chosen, held), held, config, configured)
         assert np.array_equal(row_results(tile, held, result), made.reference([values])), (rows, columns)
 
 
