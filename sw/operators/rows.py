@@ -192,8 +192,7 @@ class LoweredRows:
         # Words of the port, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
-        assert config.cgra is not None
-        self.lanes = config.cgra.lanes
+        self.lanes = config.cgra.lanes if config.cgra is not None else 1
         tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes)
         found = [quickest(loops, config) for loops in operator.choices(tile, 0)]
         self.chosen, self.configured = tuple(i for i, _ in found), tuple(c for _, c in found)
