@@ -109,8 +109,8 @@ class RowTile:
     """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
 
     `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
-    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` all three
-    start at multiples of so many words.
+    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` rows and
+    results start at multiples of so many bytes, the operator's parameters at multiples of so many words.
     """
 
     rows: Value
