@@ -77,7 +77,7 @@ def features(config: MachineConfig, luts: float) -> dict[str, float]:
         "multiplier": float(multiplies),
         "array": log2(config.rows * config.cols),
         "port": log2(max(config.port_bytes(port) for port in PORTS)),
-        "banks": log2(1 + len(config.store_pes) * config.acc_banks),
+        "banks": log2(1 + (len(grid.having(Unit.MEMORY)) if grid else 0) * config.acc_banks),
     }
 
 

@@ -285,6 +285,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         # A memory port makes one address, whatever its lanes.
         "memory": Unit.MEMORY in kind.units,
         "hurried_memory": hurried and units["memory"],
+        "pipelined_memory": late and units["memory"],
         # All lanes together: a tree for sums and maxima, and the stages of a rotation.
         "across": (Unit.LANES in kind.units) * kind.lanes * log2(kind.lanes),
     }
@@ -301,7 +302,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "hurried_sources": hurried * operand_sources,
         "hurried_multiplier": hurried and units["multiplier"],
         # Registers of a pipelined fabric in each unit.
-        **{f"pipelined_{name}": late and there for name, there in units.items()},
+        **{f"pipelined_{name}": late and there for name, there in units.items() if name != "memory"},
     }
     return {name: kind.lanes * number for name, number in lane.items()} | shared
 

@@ -68,9 +68,11 @@ _ALU = (
 )
 _PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
 _ACROSS = ("sum_lanes", "max_lanes", "rotate_lanes")
-_OF_LANES = ("lane", *_ACROSS, "load_lanes", "store_lanes")
+#: Accesses of an element for every lane.
+WIDE = ("load_lanes", "store_lanes")
+_OF_LANES = ("lane", *_ACROSS, *WIDE)
 #: Operations that access memory, and of them those that read it.
-LOADS, STORES = ("load", "load_lanes"), ("store", "store_lanes")
+LOADS, STORES = (("load", WIDE[0]), ("store", WIDE[1]))
 #: Bits of an operation's number; 0 is no operation.
 OPERATION_BITS = 6
 #: All operations by name.

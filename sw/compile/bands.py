@@ -49,14 +49,14 @@ class BandNest(Nest):
     multiple: int = dataclasses.field(default=1, kw_only=True)
 
     @property
-    def computed(self) -> int:
+    def row_computed(self) -> int:
         """Elements of a row of outputs that the CGRA computes."""
         return round_up(self.columns, self.multiple)
 
     @property
     def result_pitch(self) -> int:
         """Elements from one row of outputs to the next in the output buffer."""
-        return round_up(self.computed, self.problem.unit)
+        return round_up(self.row_computed, self.problem.unit)
 
     @property
     def lines(self) -> int:
@@ -71,7 +71,7 @@ class BandNest(Nest):
     @functools.cached_property
     def tiles(self) -> Tiles:
         """The tiles of the result, each row one segment."""
-        lines, width = self.lines, self.computed
+        lines, width = self.lines, self.row_computed
         pitches: dict[Key, int] = {0: self.row_words * self.config.cols, "result": self.result_pitch}
         segments = Segments(width, width, 1, dict.fromkeys(pitches, width), pitches)
         whole = self.bands.whole * self.bands.lines
@@ -245,7 +245,7 @@ def _time(nest: BandNest, chosen: Chosen | None, bandwidth: Mapping[str, int], *
     array = b.choice(nest.problem.result.itemsize, bandwidth, refine=refine).score
     if chosen is None:
         return array
-    grid = b.tiles * (nest.lines * nest.computed * chosen.cycles_per_element + LAUNCH)
+    grid = b.tiles * (nest.lines * nest.row_computed * chosen.cycles_per_element + LAUNCH)
     return max(array, grid) + min(array, grid) / b.tiles
 
 
@@ -286,14 +286,14 @@ def _loop(nest: BandNest) -> tuple[int, Chosen]:
     every = {round_up(nest.columns, n): n for n in _MULTIPLES if n < cols}
     tried = [n for width, n in every.items() if width < _FEWER * round_up(nest.columns, cols)]
     made = [dataclasses.replace(nest, multiple=n) for n in (cols, *tried)]
-    loops = [(own.computed, own.multiple, _chosen(own)) for own in made]
+    loops = [(own.row_computed, own.multiple, _chosen(own)) for own in made]
     _, multiple, chosen = min(loops, key=lambda item: item[0] * item[2].cycles_per_element)
     return multiple, chosen
 
 
 def _chosen(nest: BandNest) -> Chosen:
     """The loop of the epilogue; it does not depend on how many rows a band has."""
-    p, width, pitches = nest.problem, nest.computed, nest.tiles.pitch
+    p, width, pitches = nest.problem, nest.row_computed, nest.tiles.pitch
     assert p.operator.epilogue is not None
     sums = TileAccess("acc", "int32", row_gap=pitches(0) != width)
     operands = [sums, *(p.sources[k].access for k in sorted(p.sources))]

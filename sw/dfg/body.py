@@ -379,7 +379,7 @@ class Body:
         array = args[0]
         if not isinstance(array, ast.Name) or array.id not in self.arrays:
             raise self.text.unexpected(array, "an array that is a parameter")
-        index = self.checked(args[1], self.expr(args[1]), f"a multiple of {lanes}", lanes)
+        index = self.checked(args[1], self.expr(args[1]), f"a multiple of {lanes}, at least 0", lanes)
         if name == "load_lanes":
             return self.build.load(array.id, index, name)
         value = self.expr(args[2])

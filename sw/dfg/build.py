@@ -62,10 +62,9 @@ class Builder:
         linear = self.values.linear(index)
         elements = self._known.setdefault(array, {}).setdefault(linear.varying, {})
         known = elements.setdefault((linear.constant, op), [])
-        # One element is loaded where the condition of lane 0 holds; another condition may do so elsewhere.
-        single = self.lanes > 1 and op == "load"
         for value, guard in known:
-            if guard == self.guard or (guard is None and not single):
+            # With lanes, what is loaded is 0 in those in which the condition does not hold.
+            if guard == self.guard or (guard is None and self.lanes == 1):
                 return value
         value = self._access(op, array, index)
         known.append((value, self.guard))
@@ -91,8 +90,9 @@ class Builder:
             for (constant, loaded), held in same.items()
             if not -self._elements(loaded) < wrap(constant - linear.constant) < self._elements(op)
         }
-        # Of a value that differs between lanes one element takes that of lane 0.
-        if self.lanes == 1 or op != "store":
+        # Of a value that differs between lanes one element takes that of lane 0, and a load under the same
+        # condition would give 0 in the other lanes.
+        if self.lanes == 1 or (op != "store" and self.guard is None):
             kept[linear.constant, LOADS[STORES.index(op)]] = [(value, self.guard)]
         self._known[array] = {linear.varying: kept}
 

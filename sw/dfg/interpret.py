@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hw.errors import InputError
-from hw.fabric.operations import LOADS, STORES
+from hw.fabric.operations import LOADS, STORES, WIDE
 from hw.semantics import SEMANTICS, wrap
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Output, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
@@ -106,7 +106,7 @@ class _Code:
         sense = "==" if condition and condition.negated else "!="
         holds = [f"{text} {sense} 0" for text in names.pop(PREDICATE, ())]
         operands = [names[name] for name in DATA if name in names]
-        if node.op in ("load_lanes", "store_lanes"):
+        if node.op in WIDE:
             yield from self._neighbours(node, operands, holds or ["True"])
             return
         for lane in self._lanes(node.id):

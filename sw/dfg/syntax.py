@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hw.fabric.fabric import MOST_LANES
+from hw.fabric.operations import WIDE
 from sw.dfg.operations import OPERATIONS
 from sw.ir import parse
 from sw.ir.errors import IRError
@@ -57,7 +58,7 @@ class KernelText(SourceText):
     def lanes(self, function: ast.FunctionDef) -> int:
         """How many lanes a function works on; 1 where it calls no function of lanes, or none are set."""
         given = self.names.get(LANES)
-        if given is None or not any(True for _ in calls(function, OF_LANES)):
+        if given is None or not any(calls(function, OF_LANES)):
             return 1
         lanes = whole(given)
         if lanes not in SEVERAL:
@@ -105,7 +106,7 @@ def _listed(held: Any) -> Sequence[ast.AST]:
 def indexed(function: ast.FunctionDef) -> set[str]:
     """The names of which elements are accessed anywhere in a function."""
     bases = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript)]
-    bases += [call.args[0] for call in calls(function, ("load_lanes", "store_lanes")) if call.args]
+    bases += [call.args[0] for call in calls(function, WIDE) if call.args]
     return {base.id for base in bases if isinstance(base, ast.Name)}
 
 

@@ -32,12 +32,12 @@ def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
     `elements` are the types of the operands. A byte is an operand of 8 bits, or a value that is limited to
     at most 256 neighbouring numbers.
     """
-    value = _shifted(value)
-    for byte, low, high in list(_bytes(value, elements)):
-        made = _of_byte(value, byte, low, high)
-        if operations(made) < operations(value) and _tables(made) <= _tables(value):
-            value = made
-    return value
+    found, given = _shifted(value), value
+    for byte, low, high in list(_bytes(found, elements)):
+        made = _of_byte(found, byte, low, high)
+        if operations(made) < operations(found) and _tables(made) <= _tables(given):
+            found = given = made
+    return given
 
 
 def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Expression, int, int]]:
@@ -51,7 +51,7 @@ def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Express
 
 
 def _shifted(value: Expression) -> Expression:
-    """An expression in which a value with a number added before its limits is the limited one, and it."""
+    """An expression that adds numbers behind limits where it has the value with such limits already."""
     parts = set(walk(value))
 
     def shifted(e: Expression) -> Expression | None:
@@ -59,12 +59,24 @@ def _shifted(value: Expression) -> Expression:
             case Apply("max", (Apply("min", (sum_, Number(high))), Number(low))):
                 match sum_:
                     case Apply("add", (Apply("mul_shift_round_even") as scaled, Number(more))):
-                        # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+                        if _reach(scaled) + abs(more) >= 1 << 31:
+                            return None  # The sum may wrap.
                         other = apply("max", apply("min", scaled, high - more), low - more)
                         return apply("add", other, more) if other in parts else None
         return None
 
     return rewritten(value, shifted)
+
+
+def _reach(scaled: Apply) -> int:
+    """A magnitude that a rounded product does not exceed."""
+    total, factor, shift = scaled.operands
+    most = 1 << 31
+    match total:
+        case Apply("max", (Apply("min", (_, Number(high))), Number(low))):
+            most = max(abs(low), abs(high))
+    by = shift.value % 64 if isinstance(shift, Number) else 0
+    return (most * (abs(factor.value) if isinstance(factor, Number) else 1 << 31) >> by) + 1
 
 
 def _of_byte(value: Expression, byte: Expression, low: int, high: int) -> Expression:

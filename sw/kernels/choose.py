@@ -82,7 +82,12 @@ def choose(
     for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
         if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
             last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
-            tried = _mapped((made, *others), config, range(seed, last))
+            try:
+                tried = _mapped((made, *others), config, range(seed, last))
+            except InputError:
+                if made.unrolling.lanes == 1:
+                    raise
+                continue  # PEs with lanes may be too far from each other.
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
@@ -143,8 +148,8 @@ def _candidates(
         wanted.append((mask, 1, ORDERS if ordered else ((),)))
     if (several := config.cgra.lanes) > 1 and aligned % several == 0:
         wanted += [(pieces * several - 1, several, ((),)) for pieces in (1, 2, 4)]
-    quantiser = bool(config.cgra.having(Unit.QUANTISER))
-    for mask, lanes, orders in wanted:
+    quantisers = (True, False) if config.cgra.having(Unit.QUANTISER) else (False,)
+    for (mask, lanes, orders), quantiser in itertools.product(wanted, quantisers):
         if multiple <= 0 or multiple % (1 << mask.bit_length()):
             continue
         kernel = partial(

@@ -110,7 +110,7 @@ def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tu
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
         least = bound(prepare(graph, fabric), fabric).mii
-        few = _with_tables(fabric, sum(-(-count // least) for count in counts.values()))
+        few = _with_tables(graph, fabric, sum(-(-count // least) for count in counts.values()))
         if few != fabric:
             with contextlib.suppress(InputError):
                 found, cached = mappings.find(graph, few, seed, compared)
@@ -121,9 +121,12 @@ def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tu
     return mappings.find(graph, fabric, seed, compared)
 
 
-def _with_tables(fabric: Fabric, number: int) -> Fabric:
-    """The fabric with table memories in so many PEs only."""
-    without = set(fabric.having(Unit.TABLE)[number:])
+def _with_tables(graph: Graph, fabric: Fabric, number: int) -> Fabric:
+    """The fabric with table memories in so many PEs only: for graphs with lanes, in those that have them."""
+    tables = fabric.having(Unit.TABLE)
+    if graph.of_lanes:
+        tables = tuple(sorted(tables, key=lambda pe: -fabric.kinds[pe].lanes))
+    without = set(tables[number:])
     kinds = tuple(
         replace(kind, units=kind.units - {Unit.TABLE}, table_words=0) if pe in without else kind
         for pe, kind in enumerate(fabric.kinds)

@@ -10,7 +10,7 @@ from collections import defaultdict
 import numpy as np
 
 from hw.config import MachineConfig
-from hw.fabric.operations import LOADS, STORES
+from hw.fabric.operations import LOADS, STORES, WIDE
 from sw import dtypes
 from sw.dfg.graph import NodeId
 from sw.ir.vector import Array
@@ -48,7 +48,7 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
         for number, access in enumerate(own):
             # Several elements of one array are accessed in the order of their copies.
             index = found[number * len(found) // len(own)]
-            stream, lanes = streams[name], graph.lanes if graph.by_id[access].op.endswith("lanes") else 1
+            stream, lanes = streams[name], graph.lanes if graph.by_id[access].op in WIDE else 1
             size = dtypes.ELEMENTS[stream.element].bytes
             # Every fourth byte of what an access of several lanes reaches is in another bank.
             for more in range(0, max(1, lanes * size // 4) if stream.space != "acc" else 1):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hw.fabric import BY_NUMBER, Fabric, PEOperation, Unit, layout
 from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
-from hw.fabric.operations import LOADS, STORES
+from hw.fabric.operations import LOADS, STORES, WIDE
 from hw.semantics import SEMANTICS, wrap
 
 #: Names of values in the text: of a step (results of operations), and registers.
@@ -29,8 +29,6 @@ _ACROSS: dict[str, Callable[[Sequence[str]], str]] = {
 }
 
 
-#: Operations that access an element for every lane.
-_WIDE = ("load_lanes", "store_lanes")
 #: By PE, the names of what its operation makes, in every lane.
 Made = dict[int, tuple[str, ...]]
 
@@ -212,7 +210,7 @@ class _CodeWriter:
             if operation.name in (*LOADS, *STORES):
                 yield from self._access(pe, context, operation, operands, loads, stores)
                 if operation.name in LOADS:
-                    wide = operation.name in _WIDE
+                    wide = operation.name in WIDE
                     started[pe] = tuple(_lane(f"e{pe}", lane * wide) for lane in lanes)
             elif operation.unit is Unit.TABLE:
                 yield from self._table(pe, context, operands) if self.data else ()
@@ -322,7 +320,7 @@ class _CodeWriter:
         stores: list[str],
     ) -> Iterator[str]:
         """The check of a load or store; what it does goes to `loads` or `stores`."""
-        lanes = len(operands) if operation.name in _WIDE else 1
+        lanes = len(operands) if operation.name in WIDE else 1
         operands, names = operands[:lanes], [_lane(f"e{pe}", lane) for lane in range(lanes)]
         number, arrays = self._entry(pe, context).fields.get("array", 0), self.configuration.arrays
         stored, index = operation.name in STORES, operands[0].data[0]

@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from hw.fabric import Fabric, Layout, PEKind, Unit
 from hw.fabric.layout import FIRST
-from hw.fabric.operations import OPERATIONS, STORES
+from hw.fabric.operations import OPERATIONS, STORES, WIDE
 from hw.rtl.bits import where
 from hw.rtl.cgra.context import ContextMemory
 from hw.rtl.cgra.units import AluControl, alu_control, is_operation
@@ -94,7 +94,7 @@ class Ahead:
     @property
     def wide(self) -> Value:
         """Whether the next step has an access of all lanes."""
-        return self._is("load_lanes", "store_lanes")
+        return self._is(*WIDE)
 
     def lane(self) -> Signal:
         """Whether operand A is the number of the lane."""

@@ -52,7 +52,7 @@ def test_pes_that_are_alike_are_one_part() -> None:
 def test_features_are_what_the_rtl_has(config: MachineConfig) -> None:
     found = {p.kind: p.features for p in parts(config)}
     issue = Issue(config)
-    Fragment.get(issue, None)  # Amaranth warns of components that nobody elaborates.
+    Fragment.get(issue, None)  # Amaranth complains of components that nothing elaborates
     assert found["issue"]["oldest_bits"] == sum(issue._entry(engine).size for engine in ENGINES)
     assert found["gemm"]["sum_bits"] == config.rows * config.cols * block_bits(config)
 

@@ -11,6 +11,7 @@ import pytest
 
 from hw.errors import InputError
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
+from sw.dfg.interpret import run as interpreted
 from sw.dfg.interpret import run_graph
 from sw.dfg.json import format_graph, parse_graph
 from sw.dfg.kernel import Kernel
@@ -165,6 +166,28 @@ if v > 20:
     turned[:, 2] = v.max(axis=1)
     assert results.arrays["y"].tolist() == np.where(v > 20, turned, -x.reshape(8, 4)).ravel().tolist()
     assert results.scalars == (int(v.sum()),)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if lane() < 2:\n y[i] = sum_lanes(load_lanes(x, 4 * i))", [3, 11]),
+        (
+            "w = load_lanes(x, 4 * i)\nstore_lanes(z, 4 * i, w)\n"
+            "if lane() < 2:\n y[i] = sum_lanes(load_lanes(x, 4 * i))",
+            [3, 11],
+        ),
+        ("if lane() < 2:\n store_lanes(z, 4 * i, 7)\n y[i] = sum_lanes(load_lanes(z, 4 * i))", [14, 14]),
+        ("store_lanes(z, 4 * i, 7)\ny[i] = sum_lanes(load_lanes(z, 4 * i))", [28, 28]),
+    ],
+)
+def test_lanes_whose_condition_does_not_hold_load_nothing(body: str, expected: list[int]) -> None:
+    """Also where the elements are known: sums look at all lanes."""
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    text = f"LANES = 4\n\n\ndef f(n, x, y, z):\n    for i in range(n):\n{lines}\n"
+    arrays = {"x": np.arange(1, 9, dtype=np.int32), "y": np.zeros(2, np.int32), "z": np.zeros(8, np.int32)}
+    made = interpreted(parse_kernel(text, "f"), arrays, {"n": 2})
+    assert made.arrays["y"].tolist() == expected
 
 
 def test_lanes_of_a_function_in_memory_are_those_of_its_module() -> None:

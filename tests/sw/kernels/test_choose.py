@@ -11,9 +11,10 @@ from hw.cache import fingerprint
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
+from hw.fabric.toml import from_values
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
-from sw.graph.expression import Argument
+from sw.graph.expression import Apply, Argument, Number
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import MASKS, NEIGHBOURS, choose
 from sw.kernels.configuration import configure, graph_of
@@ -100,3 +101,31 @@ def test_gaps_of_rows_and_segments_delay_no_iteration() -> None:
     assert machine.cgra is not None
     graph = prepare(graph_of(make(Argument(0), [sums], OUT).kernel), machine.cgra)
     assert bound(graph, machine.cgra).mii <= 3
+
+
+def test_lanes_are_taken_where_rows_are_multiples_of_them() -> None:
+    config = load("default", {"cgra": "vector4x4"})
+    value, operands = CASES["requantise"]
+    assert choose(value, operands, OUT, config, multiple=16).elementwise.unrolling.lanes == 8
+    assert choose(value, operands, OUT, config, multiple=16, aligned=4).elementwise.unrolling.lanes == 1
+    # One quantiser with lanes makes loops of one lane wait: they take the multipliers.
+    found = choose(*CASES["scale per row"], OUT, config, multiple=8, aligned=4)
+    assert found.elementwise.unrolling.lanes == 1
+    assert found.cycles_per_element <= 0.65
+
+
+def test_lanes_that_are_too_far_from_each_other_are_left_alone() -> None:
+    kinds = {
+        "port": {"units": ["memory"], "lanes": 4},
+        "wide": {"units": ["alu"], "lanes": 4},
+        "memory": {"units": ["alu", "memory"]},
+        "plain": {"units": ["alu"]},
+    }
+    grid = ["port plain wide", "memory memory plain"]
+    values = {"rows": 2, "cols": 3, "contexts": 8, "links": ["mesh"], "grid": grid, "kinds": kinds}
+    config = load("test").replace(cgra=from_values(values))
+    value = Apply("max", (Apply("add", (Argument(0), Number(5))), Number(0)))
+    result = TileAccess("out", "int32")
+    found = choose(value, [TileAccess("scratch", "int32")], result, config, multiple=16)
+    assert found.elementwise.unrolling.lanes == 1
+    assert found.configured.verified
