@@ -67,8 +67,10 @@ def loop(
     before: str = "",
     outside: str = "",
     per_iteration: int = 1,
+    lanes: int = 1,
 ) -> GridKernel:
     """The kernel of a loop: lines before it, in it, and outside of the function, without indentation."""
+    outside = f"LANES = {lanes}\n\n\n" * (lanes > 1) + outside
 
     def indented(text: str, by: int) -> str:
         return "".join(f"{' ' * by}{line}\n" for line in text.strip().splitlines())

@@ -24,14 +24,17 @@ from sw.graph.network import Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
 from sw.ir.expression import Expr
 from sw.ir.program import Statement
-from sw.kernels.configuration import Configured, configure
+from sw.kernels.configuration import Configured
 from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value
+from sw.kernels.quickest import quickest
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.registry import LoweringContext, legalise, lower
 from sw.operators.tiles import DOWN, batch_steps, merged_axes, nest, nested, place, turn
 
 Array = npt.NDArray[np.generic]
+#: Elements of an iteration that uses lanes.
+BLOCKS = (GROUP, 2 * GROUP, 4 * GROUP)
 #: Elements of which a reference keeps arrays at a time.
 _CHUNK = 1 << 20
 
@@ -64,7 +67,7 @@ def _(operator: ByteOperator, copies: Copies) -> None:
 class RowOperator(ByteOperator):
     """An operator on the last axis of `x`; results are like `x`.
 
-    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`passes`).
+    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`choices`).
     """
 
     @property
@@ -72,8 +75,8 @@ class RowOperator(ByteOperator):
         """Elements of a row."""
         return self.x.shape[-1]
 
-    def parameters(self) -> npt.NDArray[np.int32] | None:
-        """Words that the scratchpad must hold."""
+    def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32] | None:
+        """Words that the scratchpad must hold for a last launch that uses so many lanes."""
         return None
 
     @abstractmethod
@@ -81,8 +84,16 @@ class RowOperator(ByteOperator):
         """The results of rows, an array [rows, columns]."""
 
     @abstractmethod
-    def passes(self, tile: RowTile, parameters: Value) -> tuple[Pass, ...]:
-        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie."""
+    def choices(self, tile: RowTile, parameters: Value) -> tuple[tuple[Pass, ...], ...]:
+        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie.
+
+        Of every launch those loops that do it: first the one that uses no lanes, then those that do.
+        """
+
+    def passes(self, tile: RowTile, parameters: Value, chosen: Sequence[int] = ()) -> tuple[Pass, ...]:
+        """The launches of a tile, by the numbers of their loops; without numbers no loop uses lanes."""
+        choices = self.choices(tile, parameters)
+        return tuple(loops[i] for loops, i in zip(choices, chosen or [0] * len(choices), strict=True))
 
     def reference(self, arrays: Sequence[Array]) -> Array:
         """The results, computed some rows at a time, so that large tensors need little memory."""
@@ -98,7 +109,8 @@ class RowTile:
     """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
 
     `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
-    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4.
+    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` rows and
+    results start at multiples of so many bytes, the operator's parameters at multiples of so many words.
     """
 
     rows: Value
@@ -107,6 +119,7 @@ class RowTile:
     records: Value
     out: Value
     apart: int = 0
+    lanes: int = 1
 
     @property
     def pitch(self) -> int:
@@ -137,6 +150,16 @@ class RowTile:
     def bytes(self) -> Value:
         """Bytes of all rows."""
         return self.rows * self.pitch
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Elements that an iteration with several lanes may take, at most four times as many as lanes.
+
+        Rows begin at multiples of them.
+        """
+        if self.lanes == 1 or self.apart % self.lanes:
+            return ()
+        return tuple(b for b in BLOCKS if b in (n * self.lanes for n in (1, 2, 4)) and self.pitch % b == 0)
 
     def groups(self, elements: int) -> Value:
         """Iterations over the tile, of so many elements each."""
@@ -169,12 +192,15 @@ class LoweredRows:
         # Words of the port, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
-        name, parameters = f"{operator.name}, parameters", operator.parameters()
+        self.lanes = config.cgra.lanes if config.cgra is not None else 1
+        tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes)
+        found = [quickest(loops, config) for loops in operator.choices(tile, 0)]
+        self.chosen, self.configured = tuple(i for i, _ in found), tuple(c for _, c in found)
+        parameters = operator.parameters(self.lanes if self.chosen[-1] else 1)
+        name = f"{operator.name}, parameters"
         self.blobs: tuple[Tensor, ...] = ()
         if parameters is not None:
             self.blobs = (Tensor(name, parameters.shape, "int32", parameters),)
-        passes = operator.passes(RowTile(1, self.columns, 0, 0, 0, self.apart), 0)
-        self.configured = tuple(configure(p.kernel, config) for p in passes)
         cut = self._cut(context)
         self.rows, self.places, self.slots = cut.rows, cut.places, cut.slots
         self.loops = nest(source, 2, ((DOWN, self.total, cut.rows),))
@@ -200,11 +226,13 @@ class LoweredRows:
             place(out, which, self.places, self.rows * RECORD),
             place(out, which, self.places, self.rows * self.apart),
             self.apart,
+            self.lanes,
         )
         if self.loops:
             launcher.forget()
         body = [self._load(writer, rows, tile)]
-        body += launches(launcher, self.operator.passes(tile, constants), self.configured, slots)
+        passes = self.operator.passes(tile, constants, self.chosen)
+        body += launches(launcher, passes, self.configured, slots)
         body.append(self._store(writer, rows, tile))
         if self.loops:
             launcher.forget()

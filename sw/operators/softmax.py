@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.errors import InputError
+from hw.semantics import quantisation
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
@@ -35,6 +36,7 @@ from sw.kernels.passes import (
     unpacked,
 )
 from sw.kernels.passes import Value as Scalar
+from sw.operators import wide_rows
 from sw.operators.registry import imports
 from sw.operators.rows import Array, RowOperator, RowTile
 
@@ -92,7 +94,7 @@ class Softmax(RowOperator):
         limited = np.minimum(quotient, high - self.zero) + self.zero
         return limited.astype(self.result)
 
-    def passes(self, tile: RowTile, parameters: Scalar) -> tuple[Pass, ...]:
+    def choices(self, tile: RowTile, parameters: Scalar) -> tuple[tuple[Pass, ...], ...]:
         """Maxima, sums of exponentials, mantissas of the sums, reciprocals, results."""
         signed, (_, high) = self.element == "int8", LIMITS[self.result]
         row, last, groups = tile.records // 4, tile.last(GROUP), tile.groups(GROUP)
@@ -115,13 +117,38 @@ class Softmax(RowOperator):
         }
         inverted = {**scalars, "flip": 0 if signed else SIGNS}
         x, state, both = (tile.input,), (tile.state,), (tile.input, tile.state)
+        wide = self._with_lanes(tile, scalars)
         return (
-            Pass(maxima(), groups, inverted, x, state),
-            Pass(sums(self.table), groups, scalars, both, state),
-            Pass(mantissas(self.table), tile.rows, scalars, state, state),
-            Pass(reciprocals(), tile.rows, scalars, state, state),
-            Pass(results(self.table, tile.gap > 0), groups, scalars, both, (tile.results,)),
+            (Pass(maxima(), groups, inverted, x, state), *wide[0]),
+            (Pass(sums(self.table), groups, scalars, both, state), *wide[1]),
+            (Pass(mantissas(self.table), tile.rows, scalars, state, state),),
+            (Pass(reciprocals(), tile.rows, scalars, state, state),),
+            (Pass(results(self.table, tile.gap > 0), groups, scalars, both, (tile.results,)), *wide[2]),
         )
+
+    def _with_lanes(self, tile: RowTile, scalars: dict[str, Scalar]) -> tuple[list[Pass], ...]:
+        """Loops that use lanes: for the maxima, the sums, the results."""
+        x, state, out = (tile.input,), (tile.state,), (tile.results,)
+        low, high = LIMITS[self.result]
+        found: tuple[list[Pass], ...] = ([], [], [])
+        for block in tile.blocks:
+            shape, groups, last = (tile.lanes, block), tile.groups(block), tile.last(block)
+            own = {
+                **scalars,
+                "x": tile.x,
+                "y": tile.out,
+                "left": last,
+                "last": last,
+                "next": block + 4 * tile.gap,
+                "how": quantisation(self.shift, self.zero, low, high),
+            }
+            found[0].append(Pass(wide_rows.maxima(self.element, *shape), groups, own, x, state))
+            if GROUP % tile.lanes == 0:
+                sums = wide_rows.exponential_sums(self.table, self.element, *shape)
+                found[1].append(Pass(sums, groups, own, (*x, *state), state))
+            results = wide_rows.softmax_results(self.table, self.element, self.result, *shape, tile.gap > 0)
+            found[2].append(Pass(results, groups, own, (*x, *state), out))
+        return found
 
 
 def softmax(

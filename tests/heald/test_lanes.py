@@ -9,13 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.heald.conftest import Ended
+from cosim.session.network import compile_model
+from cosim.settings import MemorySettings
+from heald.model_run import run_model
+from hw.config import load
+from sw.graph import reference
+from sw.graph.network import Network
+from tests.heald.conftest import Ended, Quick
+from tests.sw.compile.row_networks import Builder
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Eight columns for eight lanes.
-MACHINE = ("--hw", "test", "--set", "cols=8", "--set", "scratch_bytes=32768")
+SETTINGS = {"cols": 8, "scratch_bytes": 32768}
+MACHINE = ("--hw", "test", *(part for name in SETTINGS for part in ("--set", f"{name}={SETTINGS[name]}")))
 VECTOR = (*MACHINE, "--set", "cgra=vector4x4")
 MODELS = {
     "09_bert_encoder": "--sequence 16 --hidden 32 --heads 2 --feed-forward 64",
@@ -51,6 +60,27 @@ def test_results_are_the_references(
     plain, wide = (run(heald, path, *machine) for machine in (MACHINE, VECTOR))
     assert wide["correct"]
     assert wide["cycles"] < plain["cycles"]
+
+
+def rows() -> Network:
+    """Softmax and normalisation of rows of any length, some of more than one tile."""
+    builder = Builder()
+    builder.softmax((57, 100))
+    builder.softmax((2, 3, 77), "uint8", "uint8")
+    builder.softmax((300, 64), "int8", "uint8")
+    builder.normalisation((9, 33), "uint8")
+    builder.normalisation((2, 150, 96), result="uint8")
+    builder.normalisation((9, 33), "uint8", x_zero=131)
+    builder.normalisation((40, 64), x_zero=-5)
+    return builder.network()
+
+
+def test_rows_of_any_length() -> None:
+    config, network = load("test", SETTINGS | {"cgra": "vector4x4"}), rows()
+    model = compile_model(network, config)
+    inputs = reference.random_inputs(network, np.random.default_rng(2))
+    report = run_model(model, inputs, MemorySettings.of(config), lambda: Quick(config))
+    assert report.correct
 
 
 @pytest.mark.slow

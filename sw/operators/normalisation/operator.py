@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
+from hw.semantics import quantisation
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
@@ -24,6 +25,7 @@ from sw.graph.requantise import LIMITS
 from sw.graph.views import reshaped
 from sw.kernels.passes import GROUP, Pass, Span, packing
 from sw.kernels.passes import Value as Scalar
+from sw.operators import wide_rows
 from sw.operators.elementwise.reals import held
 from sw.operators.normalisation import loops
 from sw.operators.registry import imports
@@ -66,13 +68,13 @@ class Normalisation(RowOperator):
         """What adds nothing to the sums."""
         return self.x_zero
 
-    def parameters(self) -> npt.NDArray[np.int32]:
-        """Factor and offset of every column, padding included."""
+    def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32]:
+        """Factor and offset of every column, padding included; with lanes, of so many columns at a time."""
         width = -(-self.columns // GROUP) * GROUP
         found = np.zeros((width, loops.PARAMETERS), np.int32)
         found[: self.columns, 0] = self.factors
         found[: self.columns, 1] = self.offsets
-        return found.reshape(-1)
+        return found.reshape(-1, lanes, loops.PARAMETERS).swapaxes(1, 2).reshape(-1)
 
     def on_rows(self, x: Array) -> Array:
         """The results of rows."""
@@ -111,7 +113,7 @@ class Normalisation(RowOperator):
             root = rounded(root, (3 << 29) - ratio, 30)
         return root, np.minimum(((common + 31) >> 1) + 29 - self.fraction, 63)
 
-    def passes(self, tile: RowTile, parameters: Scalar) -> tuple[Pass, ...]:
+    def choices(self, tile: RowTile, parameters: Scalar) -> tuple[tuple[Pass, ...], ...]:
         """Sums, variances, inverse square roots, results."""
         low, high = LIMITS[self.result]
         row, groups, last = tile.records // 4, tile.groups(GROUP), tile.last(GROUP)
@@ -141,12 +143,41 @@ class Normalisation(RowOperator):
         numbers = Span("scratch", parameters, 4 * loops.PARAMETERS * tile.pitch)
         results = loops.results(self.element, tile.gap > 0)
         every = (*x, *state, numbers)
+        wide = self._with_lanes(tile, bytes_, parameters, every)
         return (
-            Pass(loops.sums(self.element, self.mean), groups, bytes_, x, state),
-            Pass(loops.variances(self.mean), tile.rows, scalars, state, state),
-            Pass(loops.roots(self.mean), tile.rows, scalars, state, state),
-            Pass(results, tile.groups(loops.COPIES), scalars, every, (tile.results,)),
+            (Pass(loops.sums(self.element, self.mean), groups, bytes_, x, state), *wide[0]),
+            (Pass(loops.variances(self.mean), tile.rows, scalars, state, state),),
+            (Pass(loops.roots(self.mean), tile.rows, scalars, state, state),),
+            (Pass(results, tile.groups(loops.COPIES), scalars, every, (tile.results,)), *wide[1]),
         )
+
+    def _with_lanes(
+        self, tile: RowTile, scalars: dict[str, Scalar], parameters: Scalar, every: tuple[Span, ...]
+    ) -> tuple[list[Pass], list[Pass]]:
+        """Loops that use lanes: for the sums, the results."""
+        low, high = LIMITS[self.result]
+        found: tuple[list[Pass], list[Pass]] = ([], [])
+        for block in tile.blocks:
+            shape, groups, last = (tile.lanes, block), tile.groups(block), tile.last(block)
+            sums = wide_rows.sums(self.element, self.mean, *shape)
+            own = {**scalars, "left": last, "last": last}
+            found[0].append(Pass(sums, groups, own, (tile.input,), (tile.state,)))
+            # There are not enough arrays for more.
+            if block > 2 * tile.lanes:
+                continue
+            end = loops.PARAMETERS * (tile.pitch - block)
+            own = {
+                **scalars,
+                "y": tile.out,
+                "left": end,
+                "last": end,
+                "end": parameters // 4 + end,
+                "next": block + 4 * tile.gap,
+                "how": quantisation(self.rounding, self.zero, low, high),
+            }
+            results = wide_rows.results(self.element, self.result, *shape, tile.gap > 0)
+            found[1].append(Pass(results, groups, own, every, (tile.results,)))
+        return found
 
 
 def normalisation(

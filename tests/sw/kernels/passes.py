@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
 from sw.ir.expression import Expr, evaluate
-from sw.kernels.configuration import configure
+from sw.kernels.configuration import Configured, configure
 from sw.kernels.passes import Pass, Span, Value
+from sw.kernels.quickest import quickest
+from sw.layout import round_up
 from sw.operators.rows import RowTile
 from tests.sw.kernels.launching import launch
 
@@ -64,18 +66,39 @@ def mask(spans: Iterable[Span]) -> npt.NDArray[np.bool_]:
 def machine(fabric: str) -> MachineConfig:
     """A machine with room for the tiles and a configuration."""
     settings = {"scratch_bytes": 2 * SIZE, "out_bytes": SIZE, "load_c_bytes": 32, "store_bytes": 16}
-    return load("test", settings).replace(cgra=load_fabric(fabric))
+    grid = load_fabric(fabric)
+    return load("test", settings | {"cols": max(4, grid.lanes)}).replace(cgra=grid)
 
 
-def by_words(passes: Iterable[Pass], held: dict[str, Bytes], config: MachineConfig) -> None:
+def lanes_of(config: MachineConfig) -> int:
+    """Lanes of a machine's grid."""
+    assert config.cgra is not None
+    return config.cgra.lanes
+
+
+def chosen_loops(
+    choices: Iterable[Sequence[Pass]], config: MachineConfig
+) -> tuple[tuple[int, ...], tuple[Configured, ...]]:
+    """The numbers of the loops that the compiler takes, and their configurations."""
+    found = [quickest(loops, config) for loops in choices]
+    return tuple(i for i, _ in found), tuple(c for _, c in found)
+
+
+def by_words(
+    passes: Iterable[Pass],
+    held: dict[str, Bytes],
+    config: MachineConfig,
+    configured: Sequence[Configured] = (),
+) -> None:
     """Execute passes by the sequential execution's grid, from their bitstreams."""
+    passes = list(passes)
     memories = Memories(config, np.zeros(64, np.uint8))
     memories.scratch[:SIZE] = held["scratch"]
     memories.out[:SIZE] = held["out"]
     spec = INSTRUCTIONS["cgra"]
     names = ["live0", "live1", *(f"cgra_{i}" for i in range(12))]
-    for one in passes:
-        made = configure(one.kernel, config)
+    for one, made in zip(passes, configured or [configure(p.kernel, config) for p in passes], strict=True):
+        assert made.kernel == one.kernel
         assert made.verified, made.differences
         words = np.frombuffer(to_bytes(made.words), np.uint8)
         memories.scratch[SIZE:][: len(words)] = words
@@ -87,10 +110,13 @@ def by_words(passes: Iterable[Pass], held: dict[str, Bytes], config: MachineConf
     held["out"][:] = memories.out[:SIZE]
 
 
-def row_tile(values: np.ndarray, fill: int, held: dict[str, Bytes]) -> RowTile:
-    """A tile of rows, put into the scratchpad, padded with `fill`."""
+def row_tile(
+    values: np.ndarray, fill: int, held: dict[str, Bytes], lanes: int = 1, apart: int = 0
+) -> RowTile:
+    """A tile of rows, put into the scratchpad, padded with `fill`; its places are as bad as they may be."""
     rows, columns = values.shape
-    found = RowTile(rows, columns, x=64, records=16, out=16 + 16 * rows + 4)
+    out = 16 + 16 * rows + 4 if lanes == 1 else round_up(16 + 16 * rows, 4 * lanes) + 4 * lanes
+    found = RowTile(rows, columns, 64, 16, out, apart, lanes)
     padded = np.full((rows, found.pitch), fill, values.dtype)
     padded[:, :columns] = values
     held["scratch"][64 : 64 + padded.size] = padded.reshape(-1).view(np.uint8)
@@ -99,9 +125,5 @@ def row_tile(values: np.ndarray, fill: int, held: dict[str, Bytes]) -> RowTile:
 
 def row_results(tile: RowTile, held: dict[str, Bytes], element: str) -> np.ndarray:
     """What a tile's passes left, without padding."""
-    start, rows = number(tile.out), number(tile.rows)
-    return (
-        held["out"][start : start + rows * tile.pitch]
-        .reshape(rows, tile.pitch)[:, : tile.columns]
-        .view(element)
-    )
+    start, rows, apart = number(tile.out), number(tile.rows), tile.apart or tile.pitch
+    return held["out"][start : start + rows * apart].reshape(rows, apart)[:, : tile.columns].view(element)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sw.graph.network import View, dense
+from sw.kernels.passes import Pass
 from sw.operators.normalisation.operator import Normalisation, normalisation
 from sw.operators.rows import RowTile
-from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_results, row_tile, spaces
-from tests.sw.operators.test_softmax_launches import SHAPES, rows_of
+from tests.sw.kernels.passes import (
+    Bytes,
+    by_graph,
+    by_words,
+    chosen_loops,
+    lanes_of,
+    machine,
+    row_results,
+    row_tile,
+    spaces,
+)
+from tests.sw.operators.test_softmax_launches import LANES, SHAPES, apart, rows_of
 
 #: Where the parameters lie.
 CONSTANTS = 1 << 14
@@ -48,38 +61,50 @@ def operator(
     )
 
 
-def put(made: Normalisation, values: np.ndarray, held: dict[str, Bytes]) -> RowTile:
-    """The tile's rows and the parameters, in the scratchpad."""
-    constants = made.parameters().view(np.uint8)
+def put(
+    made: Normalisation, values: np.ndarray, held: dict[str, Bytes], lanes: int = 1, apart: int = 0
+) -> RowTile:
+    """The tile's rows, in the scratchpad."""
+    return row_tile(values, made.fill, held, lanes, apart)
+
+
+def chosen_passes(
+    made: Normalisation, tile: RowTile, chosen: Sequence[int], held: dict[str, Bytes]
+) -> tuple[Pass, ...]:
+    """Launches by these loops; the parameters are put into the scratchpad as the last one reads them."""
+    constants = made.parameters(tile.lanes if chosen[-1] else 1).view(np.uint8)
     held["scratch"][CONSTANTS : CONSTANTS + len(constants)] = constants
-    return row_tile(values, made.fill, held)
+    return made.passes(tile, CONSTANTS, chosen)
 
 
 @given(
     st.integers(1, 9),
-    st.sampled_from((1, 2, 3, 5, 8, 12, 100, 127)),
+    st.sampled_from((1, 2, 3, 5, 8, 12, 64, 100, 127)),
     st.sampled_from(("int8", "uint8")),
     st.sampled_from(("int8", "uint8")),
     st.sampled_from((1e-4, 0.01, 1.0)),
     st.sampled_from((0.0, 1e-12, 1e-5, 1.0, 1e6)),
+    st.sampled_from(LANES),
     st.integers(0, 1 << 30),
 )
-@settings(max_examples=40)
+@settings(max_examples=60)
 def test_the_launches_leave_what_the_reference_gives(
-    rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, seed: int
+    rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, lanes: int, seed: int
 ) -> None:
     x_zero = (None, 0, 100, -128 if element == "int8" else 255)[seed // 3 % 4]
     made = operator(rows, columns, element, result, x_scale, epsilon, 5, x_zero)
-    values = rows_of(np.random.default_rng(seed), rows, columns, element)
+    rng = np.random.default_rng(seed)
+    values = rows_of(rng, rows, columns, element)
     if seed % 3 == 0:
         values = values // 64 + 50
     held = spaces()
-    tile = put(made, values, held)
-    by_graph(made.passes(tile, CONSTANTS), held)
+    tile = put(made, values, held, lanes, apart(columns, seed))
+    chosen = [int(rng.integers(len(loops))) for loops in made.choices(tile, CONSTANTS)]
+    by_graph(chosen_passes(made, tile, chosen, held), held)
     assert np.array_equal(row_results(tile, held, result), made.reference([values]))
 
 
-@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector4x4"])
 def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
     rng = np.random.default_rng(7)
     for i, (rows, columns) in enumerate(SHAPES):
@@ -87,9 +112,10 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
         zero, x_zero = -7 if result == "int8" else 120, 11 if i % 3 == 0 else None
         made = operator(rows, columns, element, result, 0.05, 1e-5, zero, x_zero)
         values = rows_of(rng, rows, columns, element)
-        held = spaces()
-        tile = put(made, values, held)
-        by_words(made.passes(tile, CONSTANTS), held, machine(fabric))
+        held, config = spaces(), machine(fabric)
+        tile = put(made, values, held, lanes_of(config))
+        chosen, configured = chosen_loops(made.choices(tile, CONSTANTS), config)
+        by_words(chosen_passes(made, tile, chosen, held), held, config, configured)
         assert np.array_equal(row_results(tile, held, result), made.reference([values])), (rows, columns)
 
 

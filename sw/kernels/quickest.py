@@ -1,0 +1,73 @@
+"""The quickest of several loops that are written as text and do the same."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.fabric.operations import LOADS
+from sw import dtypes
+from sw.cgra.bounds import bound
+from sw.cgra.legal import prepare
+from sw.kernels.configuration import Configured, configure, graph_of
+from sw.kernels.passes import Pass
+
+#: Mappings of a loop that are tried where loads wait for each other, by their seeds.
+SEEDS = 12
+
+
+def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configured]:
+    """The number of the loop with the fewest cycles, and its configuration; of equal ones the first.
+
+    What loads the configuration counts. Iterations are numbers; only loops behind the first use lanes, and
+    waits for banks count for these alone.
+    """
+    first, *others = loops
+    number, best = 0, configure(first.kernel, config)
+    cycles = _cycles(first, best, best.ii)
+    for i, one in enumerate(others, 1):
+        # There may be no PE with lanes for an operation, or no way to it.
+        with contextlib.suppress(InputError):
+            fabric = best.mapping.fabric
+            least = bound(prepare(graph_of(one.kernel), fabric), fabric).mii
+            for seed in range(SEEDS if _iterations(one) * least < cycles else 0):
+                found = configure(one.kernel, config, seed=seed)
+                steps = found.ii + _waits(found)
+                taken = _cycles(one, found, steps)
+                if taken < cycles:
+                    number, best, cycles = i, found, taken
+                if steps == found.ii:
+                    break
+    return number, best
+
+
+def _iterations(one: Pass) -> int:
+    assert isinstance(one.iterations, int)
+    return one.iterations
+
+
+def _cycles(one: Pass, found: Configured, steps: int) -> int:
+    """Cycles of a launch whose iterations begin so many cycles apart."""
+    return len(found.words) + _iterations(one) * steps + found.depth
+
+
+def _waits(found: Configured) -> int:
+    """Cycles of an iteration in which loads of the scratchpad wait for a load of words by all lanes.
+
+    Such a load takes all banks where these are as many words as there are lanes; where there are more, this
+    counts too much.
+    """
+    streams, places = {s.name: s for s in found.kernel.streams}, found.mapping.places
+    loads: Counter[int] = Counter()
+    words = set()
+    for node in found.graph.nodes:
+        if node.op not in LOADS or node.memory is None or streams[node.memory.name].space != "scratch":
+            continue
+        step = places[node.id].step % found.ii
+        loads[step] += 1
+        if node.op == "load_lanes" and dtypes.ELEMENTS[streams[node.memory.name].element].bytes == 4:
+            words.add(step)
+    return sum(loads[step] - 1 for step in words)
