@@ -85,7 +85,7 @@ def fabrics(draw: st.DrawFn) -> Fabric:
             without if Unit.ALU in units else frozenset(),
         ),
         st.text(st.characters(codec="utf-8"), max_size=6),
-        st.sets(st.sampled_from(sorted(set(Unit) - {Unit.LANES}))),
+        st.sets(st.sampled_from(sorted(set(Unit) - {Unit.LANES, Unit.QUANTISER}))),
         st.integers(0, 64),
         st.integers(1, 1 << 14),
         st.frozensets(st.sampled_from(["shl", "clz", "select"])),
