@@ -42,8 +42,8 @@ def start(*command: str) -> subprocess.Popen[str]:
 
 
 def trials(folder: Path) -> dict[int, tuple[str, str]]:
-    """State and end of every trial by number."""
-    with contextlib.closing(sqlite3.connect(f"file:{folder}/space-tiny.db?mode=ro", uri=True)) as base:
+    """State and end of every trial by number; what a killed process has left half-written is rolled back."""
+    with contextlib.closing(sqlite3.connect(f"file:{folder}/space-tiny.db?mode=rw", uri=True)) as base:
         return {n: (s, e) for n, s, e in base.execute("select number, state, datetime_complete from trials")}
 
 
