@@ -50,10 +50,10 @@ class Part:
 
 def parts(config: MachineConfig) -> tuple[Part, ...]:
     """All parts of a machine."""
-    made = [Part(kind, 0, 1, features(config)) for kind, features in _SINGLE.items()]
+    found = [Part(kind, 0, 1, features(config)) for kind, features in _SINGLE.items()]
     grid = config.cgra
     if grid is not None:
-        made += [
+        found += [
             Part("output_buffer", 0, 1, _buffer(config.derived.out, words=True)),
             Part("grid_control", 0, 1, _grid_control(config, grid)),
             Part("grid_ports", 0, 1, _grid_ports(config, grid)),
@@ -64,8 +64,8 @@ def parts(config: MachineConfig) -> tuple[Part, ...]:
             key = tuple(_pe(config, grid, pe).items())
             by_features[key] += 1
             first.setdefault(key, pe)
-        made += [Part("pe", first[key], count, dict(key)) for key, count in by_features.items()]
-    return tuple(made)
+        found += [Part("pe", first[key], count, dict(key)) for key, count in by_features.items()]
+    return tuple(found)
 
 
 def _sequencer(c: MachineConfig) -> dict[str, float]:

@@ -217,7 +217,7 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     writer, c = launcher.writer, launcher.writer.config
     half = c.scratch_bytes // 2
-    # What all lanes access begins at a multiple of their words.
+    # What lanes access together begins at a multiple of their words.
     least = max(16, 4 * c.cgra.lanes if c.cgra is not None else 0)
     labels, current = dict(writer.labels), launcher.current
     for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):

@@ -22,8 +22,8 @@ from sw.kernels.elementwise import ElementwiseKernel, make
 #: Masks of elements of an iteration (`Unrolling`): neighbours, then bytes in different words, then in few.
 NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)
 MASKS = (*NEIGHBOURS, 0b100, 0b1100, 0b101, 0b11100, 0b1101, 0b1110)
-#: Orders of eight neighbours in which bytes of one word are made by other copies of the loop's body each: of
-#: a mapping, which is the same for three of them, one may store no two such bytes in one step.
+#: Orders in which the copies of a loop's body make eight neighbours. One mapping serves the first three
+#: alike; in one of them no two bytes of a word may be stored in the same step.
 ORDERS = (
     (0, 1, 4, 5, 2, 3, 6, 7),
     (0, 4, 1, 5, 2, 6, 3, 7),

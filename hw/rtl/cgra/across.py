@@ -74,7 +74,7 @@ class Across(Component):
         rotates: Value,
         start: Value | None = None,
     ) -> tuple[list[Value], Value, Value, Value, Value]:
-        """All of it, of the step before."""
+        """All of these values in the step before."""
 
         def held(what: str, value: Value) -> Value:
             return later(m, self.advance, f"{name}_{what}", value, reset=what == "start")

@@ -69,8 +69,8 @@ class ProcessingElement(Component):
     `moment` is that of the next step. `advance` says that a step ends in this cycle, `shows` that no access
     is open (which a step that ends implies), `rests` that no step executes: what a pipelined fabric has under
     way ends then. `links_in` and `links_out` are in ascending order of the other PE, each with the lanes that
-    both PEs have. `outside` says that the
-    step has an access that must not be, `waiting` that an access of an earlier one is not served yet.
+    both PEs have. `outside` says that the step has an access that must not be, `waiting` that an access of an
+    earlier one is not served yet.
 
     **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
     then.

@@ -123,9 +123,8 @@ class Ports(Component):
     ) -> tuple[Asks, list[Signal]]:
         """Of every bank the first port that wants it: one bit per port and bank, and one per port.
 
-        `meet` says of pairs of ports whether they mean one bank of these spaces.
-
-        An access that must not be goes nowhere, and nothing is in its way.
+        `meet` says of pairs of ports whether they mean one bank of these spaces. An access that must not be
+        goes nowhere, and nothing is in its way.
         """
         found: Asks = {}
         for space in spaces:
