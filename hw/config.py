@@ -201,7 +201,8 @@ class Derived:
         lanes = c.cgra.lanes if c.cgra is not None else 1
         if lanes > c.cols:
             raise InputError(
-                f"cgra must have at most as many lanes as the array has columns, {c.cols}, not {lanes}"
+                f"cols must be at least {lanes}, as many as cgra has lanes, not {c.cols}: "
+                "set more columns, or take a fabric with fewer lanes"
             )
         wide = max(c.load_c_bytes, c.store_bytes, 4 * lanes * (lanes > 1))
         self.scratch = self._buffer("scratch_bytes", c.scratch_bytes, 1, wide)

@@ -58,7 +58,7 @@ def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int]
 
 
 def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], MachineConfig]:
-    """The machine with a grid whose scratchpad and output buffer hold so many bytes."""
+    """The machine with a grid, as many columns as that has lanes, and so many bytes of its two buffers."""
 
     def grown(field: str, size: int) -> int:
         own: int = getattr(base, field)
@@ -71,6 +71,7 @@ def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], Machine
     def made(scratch: int, out: int) -> MachineConfig:
         return base.replace(
             cgra=fabric,
+            cols=max(base.cols, fabric.lanes),
             scratch_bytes=grown("scratch_bytes", scratch),
             out_bytes=grown("out_bytes", out),
             imem_words=max(base.imem_words, IMEM_WORDS),

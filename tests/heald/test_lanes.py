@@ -89,3 +89,52 @@ def test_the_rtl_does_the_same(heald: Callable[..., Ended], tmp_path: Path, name
     found = run(heald, model(name, tmp_path), *VECTOR)
     assert found["correct"]
     assert found["cycles"] == found["model_cycles"]
+
+
+KERNEL = """LANES = 4
+
+
+def clipped(n, x, y, most):
+    for i in range(n):
+        v = load_lanes(x, 4 * i)
+        if v < most:
+            store_lanes(y, 4 * i, v)
+        y[4 * i] = max_lanes(v)
+"""
+#: Two memory ports and an ALU with four lanes each, and one lane for what counts.
+FABRIC = """rows = 2
+cols = 2
+lanes = 4
+links = ["mesh"]
+grid = ["port port", "across plain"]
+[kinds.port]
+units = ["alu", "memory"]
+[kinds.across]
+units = ["alu", "lanes"]
+[kinds.plain]
+units = ["alu"]
+lanes = 1
+"""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> tuple[str, ...]:
+    """The command that runs a kernel with lanes."""
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "four.toml").write_text(FABRIC)
+    return "cgra", "run", f"{tmp_path}/kernel.py:clipped", "--fabric", f"{tmp_path}/four.toml", "--json"
+
+
+def test_a_kernel_stores_and_states_what_all_lanes_do(
+    heald: Callable[..., Ended], quick: object, kernel: tuple[str, ...]
+) -> None:
+    ended = heald(*kernel)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["correct"]
+
+
+@pytest.mark.slow
+def test_so_does_the_rtl(heald: Callable[..., Ended], kernel: tuple[str, ...]) -> None:
+    ended = heald(*kernel)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["correct"]

@@ -158,7 +158,8 @@ def execute(
     lanes = configuration.fabric.lanes
     parts: list[Numbers] = []
     values: list[Numbers] = []
-    for site, noted, stored in zip(code.sites, done.indices, done.values, strict=True):
+    for number, site in enumerate(code.sites):
+        noted, stored = done.indices[number], np.array(done.values[number] if site.stores else [], np.int64)
         array, found = configuration.arrays[site.array], np.array(noted, np.int64)
         size = ELEMENT_BYTES[array.element]
         address = array.base + (found & MASK) * size
@@ -169,12 +170,14 @@ def execute(
             # The banks of an access are neighbours, and the same line of all is a row of words.
             line, bank = np.divmod(address // 4, banks(config, array.space))
             count = max(1, site.lanes * size // 4)
-        mask, value = _stored(np.array(stored, np.int64), len(found), site.lanes)
+        mask = done.masks(number, site)
         same = (np.full(len(found), x) for x in (site.pe, site.stores, array.space))
         others = (np.full(len(found), x) for x in (count, size))
         parts.append(np.stack([found >> 32, *same, bank, line, address, mask, *others]))
         values.append(np.zeros((len(found), lanes), np.int64))
-        values[-1][:, : site.lanes] = value & (MASK if size == 4 else 0xFF)
+        if len(stored):
+            rows = stored.reshape(len(found), -1)[:, -site.lanes :]
+            values[-1][:, : site.lanes] = rows & (MASK if size == 4 else 0xFF)
     table = np.concatenate(parts, axis=1) if parts else np.zeros((10, 0), np.int64)
     order = np.lexsort((table[1], table[0]))
     step, pe, stores, space, bank, line, address, mask, count, size = table[:, order]
@@ -197,16 +200,6 @@ def execute(
     )
     _undisturbed(made)
     return made
-
-
-def _stored(noted: Numbers, count: int, lanes: int) -> tuple[Numbers, Numbers]:
-    """Which lanes stored and what, of what a site noted (`Code`): nothing without values."""
-    if not len(noted):
-        return np.ones(count, np.int64), np.zeros((count, lanes), np.int64)
-    if lanes == 1:
-        return np.ones(count, np.int64), noted[:, None]
-    rows = noted.reshape(count, 1 + lanes)
-    return rows[:, 0], rows[:, 1:]
 
 
 def banks(config: MachineConfig, space: int) -> int:

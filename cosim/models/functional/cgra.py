@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from cosim.models.functional.cgra_code import Code, code_of
+from cosim.models.functional.cgra_code import AccessSite, Code, code_of
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
@@ -47,13 +48,20 @@ class Launched(NamedTuple):
     """What a launch did.
 
     `steps` are executed; `failed` is the PE whose index is wrong in the step after them. By site of the code,
-    `indices` has `step << 32 | element` of every access, `values` what is stored.
+    `indices` and `values` have what `Code` says of every access.
     """
 
     steps: int
     failed: int | None
     indices: list[list[int]]
     values: list[list[int]]
+
+    def masks(self, number: int, site: AccessSite) -> npt.NDArray[np.int64]:
+        """Of every access of a site, whose number is given, which lanes it is of, one bit each."""
+        noted = np.array(self.values[number], np.int64)
+        if site.lanes == 1 or not len(noted):
+            return np.ones(len(self.indices[number]), np.int64)
+        return noted[:: 1 + site.lanes] if site.stores else noted
 
 
 @lru_cache(256)

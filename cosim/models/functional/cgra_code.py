@@ -58,8 +58,8 @@ class Code:
     `registers`, and changes; `numbers` are those of `constants` in their order; `arrays` holds for each array
     a view of its space, the offset of its first element and its length; `tables` the words of tables by PE.
     For every access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is
-    stored: both hold an `append` of a list per site. Of several lanes `element` is that of lane 0; what is
-    stored comes lane by lane, behind a number whose bits say which lanes store.
+    stored: both hold an `append` of a list per site. Of several lanes `element` is that of lane 0, and
+    `values` gets a number whose bits say which lanes load or store, then what is stored, lane by lane.
     """
 
     run: Callable[..., tuple[int, int] | None]
@@ -351,6 +351,7 @@ class _CodeWriter:
                 value = f"v{number}[o{number} + x{pe}{f' + {lane}' if lane else ''}]"
                 loads.append(f"    {name} = {operands[lane].chosen(value) if lanes > 1 else value}")
             loads.append(f"    g{site}(t << 32 | x{pe})")
+            loads += [f"    h{site}({_mask(operands)})"] * (lanes > 1)
 
     def _table(self, pe: int, context: int, operands: Sequence[_Operands]) -> Iterator[str]:
         const, words = self._number("const", pe, context), len(self.configuration.tables.get(pe, ()))
@@ -394,6 +395,11 @@ class _CodeWriter:
                         take(f"{name}{pe}", lane, started[pe][lane] if there else "0")
 
 
+def _mask(operands: Sequence[_Operands]) -> str:
+    """A number whose bits say in which lanes the predicate holds."""
+    return " | ".join(f"({own.condition or True}) << {lane}" for lane, own in enumerate(operands))
+
+
 def _stored(index: str, number: int, site: int, form: str, operands: Sequence[_Operands]) -> Iterator[str]:
     """The lines that store into an array from an index on, and note what is stored (`form`: its bits)."""
     if len(operands) == 1:
@@ -401,12 +407,11 @@ def _stored(index: str, number: int, site: int, form: str, operands: Sequence[_O
         yield f"g{site}(t << 32 | {index})"
         yield f"h{site}(w)"
         return
-    held = [o.condition or "True" for o in operands]
     yield f"g{site}(t << 32 | {index})"
-    yield f"h{site}({' | '.join(f'({condition}) << {lane}' for lane, condition in enumerate(held))})"
+    yield f"h{site}({_mask(operands)})"
     for lane, own in enumerate(operands):
         yield "w = 0"
-        yield f"if {held[lane]}:"
+        yield f"if {own.condition or True}:"
         yield f"    w = v{number}[o{number} + {index} + {lane}] = {form.format(own.data[1])}"
         yield f"h{site}(w)"
 

@@ -158,20 +158,22 @@ class Memories:
         found: list[tuple[tuple[int, bool, int], OperationError]] = []
         written = np.full(self.out.size, done.steps, np.int64)
         accesses = []
-        for site, noted in zip(sites, done.indices, strict=True):
-            array, index = arrays[site.array], np.array(noted, np.int64)
+        for number, site in enumerate(sites):
+            array, index = arrays[site.array], np.array(done.indices[number], np.int64)
             size = ELEMENT_BYTES[array.element]
-            steps, at = index >> 32, array.base + (index & MASK)[:, None] * size + np.arange(size)
-            accesses.append((site, _SPACES[array.space], steps, at))
+            each = np.arange(site.lanes * size)
+            steps, at = index >> 32, array.base + (index & MASK)[:, None] * size + each
+            idle = ~(done.masks(number, site)[:, None] >> each // size) & 1 != 0
+            accesses.append((site, _SPACES[array.space], steps, at, idle))
             if site.stores:
-                np.minimum.at(written, at, steps[:, None])
-        for site, space, steps, at in accesses:
+                np.minimum.at(written, at[~idle], np.broadcast_to(steps[:, None], at.shape)[~idle])
+        for site, space, steps, at, idle in accesses:
             stated = self.stated
             masks = None if stated is None else stated.writes if site.stores else stated.reads
-            if masks is not None and (wrong := np.flatnonzero(~masks[space][at].all(axis=1))).size:
-                n, what = wrong[0], "write" if site.stores else "read"
+            if masks is not None and len(wrong := np.argwhere(~(masks[space][at] | idle))):
+                (n, byte), what = wrong[0], "write" if site.stores else "read"
                 error = OperationError(
-                    f"a {what} of byte {at[n, 0]} of {NAMES[space]}, which is in no region of {what}=,",
+                    f"a {what} of byte {at[n, byte]} of {NAMES[space]}, which is in no region of {what}=,",
                     "regions that hold all that a launch accesses: warps are ordered by them",
                 )
                 found.append(((steps[n], site.stores, site.pe), error))
@@ -179,8 +181,8 @@ class Memories:
                 # What is known of the accumulator is known by elements.
                 known = self.known[space].reshape(-1)[at // 4 if space == "acc" else at]
                 known = known | (written[at] < steps[:, None]) if space == "out" else known
-                if (wrong := np.flatnonzero(~known.all(axis=1))).size:
-                    found.append(((steps[wrong[0]], False, site.pe), self._unknown(space)))
+                if len(wrong := np.argwhere(~(known | idle))):
+                    found.append(((steps[wrong[0, 0]], False, site.pe), self._unknown(space)))
         if found:
             raise min(found, key=lambda one: one[0])[1]
         self.known["out"] |= written < done.steps

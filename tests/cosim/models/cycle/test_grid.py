@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from dataclasses import replace
@@ -19,10 +20,12 @@ from cosim.models.cycle.storer import StorerModel
 from cosim.models.functional import Memories
 from cosim.models.functional.cgra import array_fault, patched
 from cosim.models.functional.cgra_code import code_of, registers
+from cosim.models.functional.memories import OperationError
 from hw.errors import InputError
-from hw.fabric import OPERATIONS, Unit, layout
+from hw.fabric import OPERATIONS, Fabric, PEKind, Unit, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
-from hw.isa import TIMING, Cause
+from hw.isa import INSTRUCTIONS, TIMING, Cause
+from sw.tile_programs.stated import Stated
 from tests.cosim.models.cycle.grids import (
     GridJob,
     fill,
@@ -201,6 +204,37 @@ def test_reads_of_the_array_count_in_the_cycles_that_are_looked_at(first: int, l
     assert not any(busy.at(what, cycle) for what in wanted[1:] for cycle in range(30))
     assert busy.next(first) == (max(first, 10) if first < free else BEYOND)
     assert busy.free(wanted[0], max(first, 10), 2) == free + 1
+
+
+@pytest.mark.parametrize(
+    ("first", "stated", "fails"),
+    [(0, range(4, 8), ""), (0, range(4, 7), "a write of byte 7"), (1, range(4, 7), "")],
+)
+def test_what_all_lanes_access_must_be_stated(first: int, stated: range, fails: str) -> None:
+    """A store of four neighbours, or of those that the lane's number and a negated predicate leave."""
+    kind = PEKind("one", frozenset({Unit.ALU, Unit.MEMORY}), lanes=4, registers=0)
+    fabric = Fabric("lanes", 1, 1, (kind,), (), 4, 4)
+    config, sources = machine_of(fabric), layout(fabric, 0).sources
+    number = {"op": OPERATIONS["lane"].number, "result": 1}
+    below = {
+        "op": OPERATIONS["lt"].number,
+        "a": sources["a"].index("result"),
+        "b": sources["b"].index("const"),
+    }
+    store = {"op": OPERATIONS["store_lanes"].number, "a": sources["a"].index("const")}
+    if first:
+        store["p"] = sources["p"].index("result")
+    entries = {(0, 0): Entry(number), (0, 1): Entry(below | {"result": 1}, 3), (0, 2): Entry(store, 4)}
+    words = encode(Configuration(fabric, 3, 3, entries, (ArrayEntry(2, 1, 0, 16),)))
+    memories = Memories(config, np.zeros(64, np.uint8))
+    memories.scratch[: 4 * len(words)] = np.array(words, "<u4").view(np.uint8)
+    writes = np.zeros(config.out_bytes, np.bool_)
+    writes[stated.start : stated.stop] = True
+    memories.stated = Stated(None, {"out": writes})
+    spec = INSTRUCTIONS["cgra"]
+    operands = dict.fromkeys([*(o.name for o in spec.operands), *spec.parameters], 0) | {"iterations": 1}
+    with pytest.raises(OperationError, match=fails) if fails else contextlib.nullcontext():
+        memories.perform("cgra", operands)
 
 
 def test_outputs_of_bytes_are_bytes() -> None:
