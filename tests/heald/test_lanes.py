@@ -19,7 +19,7 @@ from hw.config import load
 from sw.graph import reference
 from sw.graph.network import Network
 from tests.heald.conftest import Ended, Quick
-from tests.sw.compile.row_networks import Builder
+from tests.heald.test_row_networks import rows_of_any_length
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Eight columns for eight lanes.
@@ -64,13 +64,9 @@ def test_results_are_the_references(
 
 def rows() -> Network:
     """Softmax and normalisation of rows of any length, some of more than one tile."""
-    builder = Builder()
-    builder.softmax((57, 100))
-    builder.softmax((2, 3, 77), "uint8", "uint8")
+    builder = rows_of_any_length()
     builder.softmax((300, 64), "int8", "uint8")
-    builder.normalisation((9, 33), "uint8")
     builder.normalisation((2, 150, 96), result="uint8")
-    builder.normalisation((9, 33), "uint8", x_zero=131)
     builder.normalisation((40, 64), x_zero=-5)
     return builder.network()
 

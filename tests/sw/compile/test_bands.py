@@ -88,7 +88,7 @@ def test_zero_points(config: MachineConfig, types: tuple[str, str]) -> None:
     zeros = 77 if types[1] == "uint8" else -5, 130 if types[0] == "uint8" else -9
     axes = same(15, 5), same(9, 3)
     made = network((1, 6, 15, 9), 6, *axes, groups=6, element=types[1], types=types, zeros=zeros)
-    taken(made, config)
+    assert set(taken(made, config).nest.problem.zeros) == set(zeros)
 
 
 def test_groups_of_several_channels() -> None:

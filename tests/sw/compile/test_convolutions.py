@@ -83,24 +83,26 @@ def test_rows_of_whole_words_stay_dense() -> None:
     assert lines(made, TEST) == {"t0": Lines(8, 1)}
 
 
-def test_bands_with_padding_are_stored_channel_by_channel() -> None:
+def two_convolutions() -> list[LoweredProduct]:
+    """The tiles of two convolutions, the second of which reads patches of the first one's result."""
     b = builder()
     y = b.convolution(b.input((1, 4, 6, 6)), 4, same(6, 3), same(6, 3))
     z = b.convolution(y, 4, same(6, 3), same(6, 3))
-    first, second = parts_of(b.network(z))
-    assert isinstance(first, LoweredProduct)
-    assert isinstance(second, LoweredProduct)
+    parts = parts_of(b.network(z))
+    found = [part for part in parts if isinstance(part, LoweredProduct)]
+    assert len(found) == len(parts) == 2
+    return found
+
+
+def test_bands_with_padding_are_stored_channel_by_channel() -> None:
+    first, second = two_convolutions()
     assert first.tiles.segments is not None
     assert (first.tiles.segments.length, first.tiles.segments.apart["result"]) == (6, 8)
     assert second.tiles.segments is None
 
 
 def test_what_is_computed_of_short_rows_falls_into_their_gaps() -> None:
-    b = builder()
-    y = b.convolution(b.input((1, 4, 6, 6)), 4, same(6, 3), same(6, 3))
-    z = b.convolution(y, 4, same(6, 3), same(6, 3))
-    first, _ = parts_of(b.network(z))
-    assert isinstance(first, LoweredProduct)
+    first, _ = two_convolutions()
     assert first.chosen is not None
     segments = first.tiles.segments
     assert segments is not None
