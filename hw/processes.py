@@ -71,10 +71,10 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _state.again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
     _state.again.daemon = True
     _state.again.start()
-    if _state.held:
+    _state.last = time.monotonic()
+    if _state.held and _state.pending is None:
         _state.pending = number
         return
-    _state.last = time.monotonic()
     raise Ended(number)
 
 
@@ -91,7 +91,10 @@ def heard() -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """A signal that comes in the block ends this process behind it: for steps that belong together."""
+    """A signal that comes in the block ends this process after it: for steps that belong together.
+
+    The next signal, after `TIDYING` seconds, ends the block too: it may wait for something that never comes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

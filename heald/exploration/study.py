@@ -34,6 +34,7 @@ from heald.exploration.expression import Formula
 from heald.exploration.results import Confirmation, Point, State, model_from
 from heald.exploration.space import Space, beyond
 from heald.exploration.worker import Answer
+from hw import processes
 from hw.config import NO_GRID, MachineConfig
 from hw.errors import InputError
 
@@ -176,8 +177,7 @@ def judged(limits: Sequence[Formula], metrics: Mapping[str, float]) -> tuple[dic
     A limit that has no value does not hold.
     """
     over: dict[str, float] = {}
-    broken: list[str] = []
-    without: list[str] = []
+    broken, without = list[str](), list[str]()
     for limit in limits:
         try:
             over[limit.text] = beyond(limit, metrics)
@@ -187,8 +187,7 @@ def judged(limits: Sequence[Formula], metrics: Mapping[str, float]) -> tuple[dic
             continue
         if over[limit.text] > 0:
             broken.append(limit.text)
-    reasons = ["beyond " + ", ".join(broken)] * bool(broken) + without
-    return over, "; ".join(reasons) or None
+    return over, "; ".join(["beyond " + ", ".join(broken)] * bool(broken) + without) or None
 
 
 def fields_of(config: MachineConfig) -> dict[str, Any]:
@@ -323,9 +322,10 @@ def _compare(study: optuna.Study, made_from: Fingerprints, shown: str) -> None:
 
 @contextlib.contextmanager
 def storage_errors(shown: str) -> Iterator[None]:
-    """Errors of a database as `StorageError`."""
+    """Errors of a database as `StorageError`; a signal waits until the database has answered."""
     try:
-        yield
+        with processes.held():
+            yield
     except KeyError as error:
         if _GONE not in str(error):
             raise

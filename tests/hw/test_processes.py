@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -107,23 +108,40 @@ def test_a_signal_ends_all_and_tidies_up(tmp_path: Path, number: int) -> None:
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_steps_that_belong_together_are_not_torn_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Signals of this process as a command handles them."""
     monkeypatch.setattr(processes, "_state", processes._State())
     before = {number: signal.getsignal(number) for number in processes.ENDING}
-    try:
-        processes.install()
-        with pytest.raises(processes.Ended) as raised:
-            with processes.held():
-                os.kill(os.getpid(), signal.SIGTERM)
-                os.kill(os.getpid(), signal.SIGTERM)
-                done.append("both")
-            done.append("too far")
-        assert raised.value.number == signal.SIGTERM
-        assert done == ["both"]
-        timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
-        assert sum(not each.finished.is_set() for each in timers) == 1
-    finally:
-        processes.heard()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    processes.install()
+    yield
+    processes.heard()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_steps_that_belong_together_are_not_torn_apart() -> None:
+    done: list[str] = []
+    with pytest.raises(processes.Ended) as raised:
+        with processes.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("both")
+        done.append("too far")
+    assert raised.value.number == signal.SIGTERM
+    assert done == ["both"]
+    timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    assert sum(not each.finished.is_set() for each in timers) == 1
+
+
+@pytest.mark.usefixtures("signals")
+def test_steps_that_never_end_are_ended_by_a_later_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "TIDYING", 0.0)
+    done: list[str] = []
+    with pytest.raises(processes.Ended), processes.held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        done.append("first")
+        os.kill(os.getpid(), signal.SIGTERM)
+        done.append("second")
+    assert done == ["first"]

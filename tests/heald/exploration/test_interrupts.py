@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from heald.exploration.study import storage_errors
+from hw import processes
+
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = ["explore", "space.toml", "tiny.onnx", "--executor", "processes:1"]
 #: A program that may write files of so many bytes, and then is the command.
@@ -122,6 +125,22 @@ def test_an_interrupted_and_a_killed_exploration_go_on(heald: Any, folder: Path)
         time.sleep(0.1)
     assert not any(map(alive, workers))
     the_rest(heald, folder, second)
+
+
+def test_a_signal_waits_until_the_database_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torn out of its driver, SQLAlchemy writes a traceback to the user's terminal."""
+    monkeypatch.setattr(processes, "_state", processes._State())
+    before = signal.getsignal(signal.SIGINT)
+    answered = False
+    try:
+        processes.install([signal.SIGINT])
+        with pytest.raises(processes.Ended), storage_errors("sqlite:///some.db"):
+            os.kill(os.getpid(), signal.SIGINT)
+            answered = True
+    finally:
+        processes.heard()
+        signal.signal(signal.SIGINT, before)
+    assert answered
 
 
 @pytest.mark.slow
