@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -106,6 +107,26 @@ def held() -> Iterator[None]:
         if not _state.held and (number := _state.pending) is not None:
             _state.pending, _state.last = None, time.monotonic()
             raise Ended(number)
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Processes that are started in the block never hear an interrupt: it is their parent's to end them.
+
+    They call `ignore_interrupts` once they run.
+    """
+    resource_tracker.ensure_running()  # started in the block, it would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """From now on interrupts do nothing here, nor one that came while they were blocked."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextlib.contextmanager

@@ -23,9 +23,9 @@ from heald.exploration.results import Point
 from heald.exploration.samplers import GridSampler, SpaceSampler
 from heald.exploration.study import Kept
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
+from hw import processes
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.processes import Ended
 
 if TYPE_CHECKING:
     from heald.exploration.cluster import DaskWorkers
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
 #: What a task raises whose process has ended, or was asked to end.
-_LOST = (BrokenProcessPool, Ended)
+_LOST = (BrokenProcessPool, processes.Ended)
 
 
 @dataclass
@@ -99,8 +99,9 @@ class ProcessWorkers:
         # Threads and locks of this process do not go into one that starts anew.
         context, arguments = get_context("spawn"), (self.name, self.workload)
         try:
-            pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
-            return _Slot(pool, pool.submit(os.getpid))
+            with processes.interrupts_blocked():
+                pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
+                return _Slot(pool, pool.submit(os.getpid))
         except (OSError, RuntimeError) as error:
             raise InputError(
                 f"--executor: process {len(self.slots) + 1} of {self.number} cannot be started: {error}; "
@@ -118,9 +119,8 @@ class ProcessWorkers:
             if kill and slot.pid.done() and not slot.pid.cancelled() and slot.pid.exception() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(slot.pid.result(), signal.SIGTERM)
-        for slot in self.slots:
-            slot.pool.shutdown(wait=True)
-        self.slots.clear()
+        while self.slots:
+            self.slots.pop().pool.shutdown(wait=True)
 
 
 #: Those who evaluate. Whatever finds nobody there raises `ClusterLostError`.
@@ -260,7 +260,7 @@ class Search:
         try:
             answer = future.result()
         except BaseException as error:
-            if isinstance(error, Ended) and error is not future.exception():
+            if isinstance(error, processes.Ended) and error is not future.exception():
                 raise  # it was this process that was asked to end
             translated = self.workers.translate(error)
             if isinstance(translated, ClusterLostError):

@@ -92,7 +92,7 @@ def load(name: str, workload: Workload) -> None:
 
 def start(name: str, workload: Workload) -> None:
     """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    processes.ignore_interrupts()
     processes.install((signal.SIGTERM, signal.SIGHUP), _idle)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load(name, workload)

@@ -145,3 +145,18 @@ def test_steps_that_never_end_are_ended_by_a_later_signal(monkeypatch: pytest.Mo
         os.kill(os.getpid(), signal.SIGTERM)
         done.append("second")
     assert done == ["first"]
+
+
+def test_who_is_started_while_interrupts_are_blocked_never_hears_one() -> None:
+    code = """if True:
+        import os, signal
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        from hw import processes
+        processes.ignore_interrupts()
+        os.kill(os.getpid(), signal.SIGINT)
+    """
+    with processes.interrupts_blocked(), subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as process:
+        assert process.wait(20) == 0
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as process:
+        assert process.wait(20) == -signal.SIGINT
