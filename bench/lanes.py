@@ -58,7 +58,7 @@ LOOPS: Mapping[str, tuple[Expression, list[TileAccess]]] = {
 @click.option("--hw", default="default", show_default=True, help="The machine around the grid.")
 def main(fabrics: tuple[str, ...], hw: str) -> None:
     """Print a row for each loop, a column for each fabric."""
-    names = fabrics or ("shared4x4", "vector4x4")
+    names = fabrics or ("shared4x4", "vector3x4")
     configs = [load(hw, {"cgra": name}) for name in names]
     wrong: list[str] = []
 

@@ -24,7 +24,7 @@ from sw.compile.writer import LONGEST, ChipSpace
 from sw.graph.network import ImageConvolution, MatrixProduct, Tensor, word
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
-from sw.kernels.choose import Chosen, choose
+from sw.kernels.choose import Chosen, Demand, choose
 from sw.kernels.configuration import Configured
 from sw.tiling.blocking import Blocking, Extent
 from sw.tiling.machine import Choice, best
@@ -148,7 +148,10 @@ def _chosen(p: ArrayProblem) -> Chosen:
     result = operands.pop("result")
     value = p.operator.epilogue.value
     given = [*operands.values()]
-    return choose(value, given, result, p.config, multiple=every, aligned=aligned, name="epilogue")
+    demand = Demand(p.operator.output.elements, p.extent.k / (p.config.rows * p.config.cols))
+    return choose(
+        value, given, result, p.config, multiple=every, aligned=aligned, demand=demand, name="epilogue"
+    )
 
 
 def _in_rows(nest: Nest) -> bool:

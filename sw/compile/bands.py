@@ -27,7 +27,7 @@ from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.kernels.access import TileAccess
-from sw.kernels.choose import Chosen, choose
+from sw.kernels.choose import Chosen, Demand, choose
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
 from sw.tiling.bands import FINALISTS, Bands, bands
@@ -299,7 +299,8 @@ def _chosen(nest: BandNest) -> Chosen:
     operands = [sums, *(p.sources[k].access for k in sorted(p.sources))]
     result = TileAccess("out", word(p.result.tensor.element), row_gap=pitches("result") != width)
     value = p.operator.epilogue.value
-    return choose(value, operands, result, p.config, multiple=width, name="epilogue")
+    demand = Demand(p.operator.output.elements)
+    return choose(value, operands, result, p.config, multiple=width, demand=demand, name="epilogue")
 
 
 def _records(nest: BandNest, chosen: Chosen, sources: Mapping[int, Source]) -> dict[str, Tensor]:

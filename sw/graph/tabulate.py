@@ -1,11 +1,12 @@
-"""What follows from one byte as one table: the swish of a sum of 8 bits is a word, not a product.
+"""Functions of one byte as tables: the swish of a sum of 8 bits is a word, not a product.
 
-Only what has a table already becomes one: operators keep as many tables as they had, with fewer operations.
+`tabulated` makes tables of what has one already: operators keep as many tables as they had, with fewer
+operations. `with_tables` makes tables of all products of bytes, for fabrics that have enough of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from sw.graph.expression import (
 )
 from sw.graph.requantise import LIMITS, apply
 
+#: Products that are rounded.
+PRODUCTS = ("mul_shift_round", "mul_shift_round_even")
 #: Values that a table may tell apart: a byte's.
 VALUES = 256
 
@@ -38,6 +41,20 @@ def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
         if operations(made) < operations(found) and _tables(made) <= _tables(given):
             found = given = made
     return given
+
+
+def with_tables(value: Expression, elements: Sequence[str]) -> Expression:
+    """An expression in which products that follow from one byte alone are looked up.
+
+    `elements` are the types of the operands.
+    """
+    for byte, low, high in list(_bytes(value, elements)):
+        value = _looked_up(value, byte, low, high, _is_product, _from_zero(byte, low))
+    return value
+
+
+def _is_product(e: Expression) -> bool:
+    return isinstance(e, Apply) and e.operation in ("mul", *PRODUCTS)
 
 
 def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Expression, int, int]]:
@@ -81,31 +98,67 @@ def _reach(scaled: Apply) -> int:
 
 def _of_byte(value: Expression, byte: Expression, low: int, high: int) -> Expression:
     """The expression with the largest functions of this byte that have a table as one table each."""
+    return _looked_up(value, byte, low, high, lambda e: isinstance(e, Lookup))
+
+
+def _looked_up(
+    value: Expression,
+    byte: Expression,
+    low: int,
+    high: int,
+    wanted: Callable[[Expression], bool],
+    index: Expression | None = None,
+) -> Expression:
+    """The expression with the largest functions of this byte that have a wanted part as one table each.
+
+    `index` is the byte less `low`, else the byte's lowest eight bits are.
+    """
     follows: dict[Expression, bool] = {byte: True}
-    looked: set[Expression] = set()
+    found: set[Expression] = set()
     for e in walk(value):
         parts = e.operands if isinstance(e, Apply) else (e.index,) if isinstance(e, Lookup) else ()
         own = bool(parts) and all(follows[p] for p in parts)
         follows.setdefault(e, isinstance(e, Number) or own)
-        if isinstance(e, Lookup) or looked.intersection(parts):
-            looked.add(e)
+        if e != byte and follows[e] and (wanted(e) or found.intersection(parts)):
+            found.add(e)
 
     def table(e: Expression) -> Expression | None:
-        if e == byte or not follows[e]:
-            return e if e == byte else None
-        return _table(e, byte, low, high) if e in looked else None
+        if e == byte:
+            return e
+        return _table(e, byte, low, high, index) if e in found else None
 
     return rewritten(value, table)
 
 
-def _table(function: Expression, byte: Expression, low: int, high: int) -> Lookup:
-    """The words of a function of a byte, by the byte's lowest eight bits."""
+def _table(function: Expression, byte: Expression, low: int, high: int, index: Expression | None) -> Lookup:
+    """The words of a function of a byte, by `index` or by the byte's lowest eight bits."""
     given = np.arange(low, high + 1)
-    place, size = (given, high + 1) if low >= 0 and high < VALUES else (given & VALUES - 1, VALUES)
+    if index is not None:
+        place, size = given - low, high - low + 1
+    elif low >= 0 and high < VALUES:
+        place, size, index = given, high + 1, byte
+    else:
+        place, size, index = given & VALUES - 1, VALUES, apply("and", byte, VALUES - 1)
     words = np.zeros(size, np.int64)
     words[place] = evaluate(rewritten(function, {byte: Argument(0)}.get), [given])
-    index = byte if place is given else apply("and", byte, VALUES - 1)
     return Lookup(tuple(words.tolist()), index)
+
+
+def _from_zero(byte: Expression, low: int) -> Expression | None:
+    """A limited value less its least one, as cheap as the value; None where there is none."""
+    match byte:
+        case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
+            more = -low
+            match inner:
+                case Apply("add", (inner, Number(zero))):
+                    more += zero
+            if (
+                isinstance(inner, Apply)
+                and inner.operation in PRODUCTS
+                and _reach(inner) + abs(more) < 1 << 31
+            ):
+                return apply("max", apply("min", apply("add", inner, more), high - low), 0)
+    return None
 
 
 def _tables(value: Expression) -> int:

@@ -14,6 +14,7 @@ from hw.fabric import Unit
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
 from sw.graph.expression import Expression, Lookup, operations, walk
+from sw.graph.tabulate import with_tables
 from sw.kernels.access import TileAccess
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
@@ -37,10 +38,27 @@ SEEDS, ORDERED_SEEDS = 4, 12
 _LARGE, _STEPS = 24, 16
 #: As many operations as a table beyond the first one makes a loop harder to map.
 _TABLE = 16
+#: The share of the elements that are computed when the array has made all of them.
+_LAST = 1 / 16
 #: By how much a larger block must be better.
 _WORTH = 0.97
-#: Elements that are computed with a configuration once it is loaded, for comparing large and small ones.
-_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a loop is wanted for: the elements that it computes once its configuration is loaded.
+
+    `hidden` are the cycles per element that the array needs to make its operands. A loop that takes fewer
+    saves cycles in the last tile alone.
+    """
+
+    elements: int = 1 << 16
+    hidden: float = 0.0
+
+    def cost(self, cycles_per_element: float, words: int = 0) -> float:
+        """Cycles per element of array and CGRA together; `words` load the configuration."""
+        less, more = sorted((cycles_per_element, self.hidden))
+        return more + less * _LAST + words / self.elements
 
 
 @dataclass(frozen=True)
@@ -50,11 +68,12 @@ class Chosen:
     elementwise: ElementwiseKernel
     configured: Configured
     cycles_per_element: float
+    demand: Demand = Demand()
 
     @property
     def cost(self) -> float:
-        """Cycles per element, a share of those that load the configuration included."""
-        return self.cycles_per_element + len(self.configured.words) / _ELEMENTS
+        """Cycles per element by what it is wanted for."""
+        return self.demand.cost(self.cycles_per_element, len(self.configured.words))
 
 
 def choose(
@@ -65,10 +84,11 @@ def choose(
     *,
     multiple: int,
     aligned: int | None = None,
+    demand: Demand = Demand(),
     name: str = "elementwise",
     seed: int = 0,
 ) -> Chosen:
-    """The loop with the fewest cycles per element among those whose block divides `multiple`.
+    """The loop with the least cost for a demand among those whose block divides `multiple`.
 
     `multiple` divides the number of columns (of elements, for tiles that need no columns) of every launch.
     `aligned` (default: `multiple`) divides the elements from any row or segment to the next one.
@@ -80,10 +100,12 @@ def choose(
     tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
     for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
-        if best is None or least < best.cost * (_WORTH if made.block > best.elementwise.block else 1):
+        if best is None or demand.cost(least) < best.cost * (
+            _WORTH if made.block > best.elementwise.block else 1
+        ):
             last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
             try:
-                tried = _mapped((made, *others), config, range(seed, last))
+                tried = _mapped((made, *others), config, demand, range(seed, last))
             except InputError:
                 if made.unrolling.lanes == 1:
                     raise
@@ -92,7 +114,7 @@ def choose(
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
     if not best.configured.verified:
-        return _mapped((best.elementwise,), config, range(seed, seed + tries), compared=True)
+        return _mapped((best.elementwise,), config, demand, range(seed, seed + tries), compared=True)
     return best
 
 
@@ -103,13 +125,17 @@ def _large(value: Expression) -> bool:
 
 
 def _mapped(
-    orders: Sequence[ElementwiseKernel], config: MachineConfig, seeds: Iterable[int], compared: bool = False
+    orders: Sequence[ElementwiseKernel],
+    config: MachineConfig,
+    demand: Demand,
+    seeds: Iterable[int],
+    compared: bool = False,
 ) -> Chosen:
     """The mapping of a loop that waits least, of a few; its elements in any of some orders."""
     best: Chosen | None = None
     for seed, made in itertools.product(seeds, orders):
         configured = configure(made.kernel, config, seed=seed, compared=compared)
-        found = Chosen(made, configured, cycles(made, configured, config))
+        found = Chosen(made, configured, cycles(made, configured, config), demand)
         if best is None or found.cycles_per_element < best.cycles_per_element:
             best = found
         if best.cycles_per_element * made.per_iteration == best.configured.found.bound.mii:
@@ -141,20 +167,21 @@ def _candidates(
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
     large = _large(value)
     masks = MASKS if result.bytes == 1 else NEIGHBOURS
-    wanted: list[tuple[int, int, tuple[tuple[int, ...], ...]]] = []
+    wanted: list[tuple[Expression, int, int, tuple[tuple[int, ...], ...]]] = []
     for mask in masks[:2] if large else masks:
         # Where larger blocks fit, others of them lie in different words anyway.
         ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
-        wanted.append((mask, 1, ORDERS if ordered else ((),)))
+        wanted.append((value, mask, 1, ORDERS if ordered else ((),)))
     if (several := config.cgra.lanes) > 1 and aligned % several == 0:
-        wanted += [(pieces * several - 1, several, ((),)) for pieces in (1, 2, 4)]
+        # PEs with lanes look a word up as quickly as they add; without lanes, few PEs have a table.
+        values = dict.fromkeys((value, with_tables(value, [a.element for a in operands])))
+        sizes = [pieces * several - 1 for pieces in (1, 2, 4)]
+        wanted += [(one, mask, several, ((),)) for one, mask in itertools.product(values, sizes)]
     quantisers = (True, False) if config.cgra.having(Unit.QUANTISER) else (False,)
-    for (mask, lanes, orders), quantiser in itertools.product(wanted, quantisers):
+    for (one, mask, lanes, orders), quantiser in itertools.product(wanted, quantisers):
         if multiple <= 0 or multiple % (1 << mask.bit_length()):
             continue
-        kernel = partial(
-            make, value, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, name=name
-        )
+        kernel = partial(make, one, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, name=name)
         made, *others = (kernel(order=order) for order in orders)
         # There may be no PE with lanes for an operation.
         with contextlib.suppress(*[InputError] * (lanes > 1)):

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Eight columns for eight lanes.
 SETTINGS = {"cols": 8, "scratch_bytes": 32768}
 MACHINE = ("--hw", "test", *(part for name in SETTINGS for part in ("--set", f"{name}={SETTINGS[name]}")))
-VECTOR = (*MACHINE, "--set", "cgra=vector4x4")
+VECTOR = (*MACHINE, "--set", "cgra=vector3x4")
 MODELS = {
     "09_bert_encoder": "--sequence 16 --hidden 32 --heads 2 --feed-forward 64",
     "10_resnet_bottleneck": "--size 8 --channels 16 --inner 8",
@@ -72,7 +72,7 @@ def rows() -> Network:
 
 
 def test_rows_of_any_length() -> None:
-    config, network = load("test", SETTINGS | {"cgra": "vector4x4"}), rows()
+    config, network = load("test", SETTINGS | {"cgra": "vector3x4"}), rows()
     model = compile_model(network, config)
     inputs = reference.random_inputs(network, np.random.default_rng(2))
     report = run_model(model, inputs, MemorySettings.of(config), lambda: Quick(config))

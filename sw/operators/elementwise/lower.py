@@ -13,7 +13,7 @@ from sw.compile.writer import LONGEST, ChipSpace, row_compatible
 from sw.graph.network import Elementwise, View, word
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
-from sw.kernels.choose import choose
+from sw.kernels.choose import Demand, choose
 from sw.layout import round_up
 from sw.operators.registry import LoweringContext, lower, takes_padding
 from sw.operators.tiles import (
@@ -55,7 +55,8 @@ class LoweredElementwise:
         self.tiles = Tiles(loops, tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
         # A single element takes no loop that makes many.
         multiple = unit if output.elements > 1 else 1
-        self.chosen = choose(operator.value, accesses, result, config, multiple=multiple, name="elementwise")
+        demand = Demand(output.elements)
+        self.chosen = choose(operator.value, accesses, result, config, multiple=multiple, demand=demand)
         self.configured = (self.chosen.configured,)
         self.records = records(operator.name, self.chosen.elementwise, sources, self.tiles)
         self.blobs = tuple(self.records.values())

@@ -31,7 +31,7 @@ rows = [32, 8, 16]
 cols = { from = 8, to = 32 }
 buffer_a_bytes = [8192, 65536]
 load_a_latency = { from = 10, to = 40, step = 10 }
-cgra = ["shared4x4", "none"]
+cgra = ["vector3x4", "none"]
 imem_words = 8192
 [derived]
 acc_bytes = "max(65536, 4 * rows * cols * 32)"
@@ -74,7 +74,7 @@ def test_a_fabric_and_a_base_may_be_files_beside_the_space(folder: Path) -> None
     [
         ("mine", '["./a.toml", "./b.toml"]', '"./b.toml" and "./a.toml" are different grids'),
         ("mesh2x2", '["mesh2x2", "./a.toml"]', '"./a.toml" and "mesh2x2" are different grids'),
-        ("shared4x4", '["./a.toml", "none"]', '"./a.toml" and the grid of the base are different grids'),
+        ("vector3x4", '["./a.toml", "none"]', '"./a.toml" and the grid of the base are different grids'),
         ("none", '["./a.toml", "none"]', '"./a.toml" and "none" are different grids'),
         ("none", '["./a.toml", "mesh2x2"]', '"./a.toml" and "none" are different grids'),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, operations, walk
 from sw.graph.requantise import apply, clamped, lookup_of
-from sw.graph.tabulate import tabulated
+from sw.graph.tabulate import tabulated, with_tables
 
 SUM = Apply("mul_shift_round_even", (Argument(0), Number(1 << 20), Number(30)))
 TABLE = np.arange(256) % 97 - 40
@@ -66,3 +66,38 @@ def test_a_table_that_others_need_too_stays_the_only_one() -> None:
     looked = lookup_of(TABLE, clamped(SUM, -128, 127), "int8")
     value = apply("add", apply("mul", looked, Argument(1)), apply("mul", looked, 3))
     assert tables(tabulated(value, ["int32", "int32"])) == 1
+
+
+@pytest.mark.parametrize("zero", [0, 25, -128, 127])
+@pytest.mark.parametrize("element", ["int8", "uint8"])
+def test_products_of_bytes_are_looked_up(zero: int, element: str) -> None:
+    """A residual: a requantised sum and a byte, both to a common scale, are two words and their sum."""
+    limited = clamped(SUM, -128 - zero, 127 - zero)
+    scaled = Apply("mul_shift_round", (limited, Number(123456), Number(12)))
+    other = Apply("mul_shift_round", (apply("sub", Argument(1), zero), Number(-98765), Number(10)))
+    value = apply("add", scaled, other)
+    made = with_tables(value, ["int32", element])
+    # No mask behind the sum's limits, and one of an int8, which is read as uint8.
+    assert tables(made) == 2
+    assert not [e for e in walk(made) if isinstance(e, Apply) and e.operation == "mul_shift_round"]
+    assert sum(isinstance(e, Apply) and e.operation == "and" for e in walk(made)) == (element == "int8")
+    sums = np.random.default_rng(zero + 128).integers(-(1 << 31), 1 << 31, 4096).astype(np.int32)
+    sums[:2048] >>= 13
+    given = [sums, np.arange(4096).astype(element)]
+    assert np.array_equal(evaluate(made, given), evaluate(value, given))
+
+
+def test_products_of_several_operands_are_not_looked_up() -> None:
+    value = apply("add", apply("mul", Argument(0), Argument(1)), apply("add", Argument(1), 3))
+    assert with_tables(value, ["int8", "int8"]) == value
+
+
+def test_a_limited_sum_that_may_wrap_is_looked_up_by_its_lowest_bits() -> None:
+    large = Apply("mul_shift_round_even", (Argument(0), Number((1 << 31) - 1), Number(31)))
+    value = apply("mul", clamped(large, -100, 27), 5)
+    made = with_tables(value, ["int32"])
+    assert tables(made) == 1
+    sums = np.array([-(1 << 31), -(1 << 31) + 1, -101, -1, 0, 27, 28, (1 << 31) - 1], np.int32)
+    assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
+    # In front of the mask no number is added, which would wrap.
+    assert not [e for e in walk(made) if isinstance(e, Apply) and e.operation == "add"]

@@ -91,7 +91,7 @@ def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector4x4"])
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector3x4"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bitstream_leaves_what_the_expression_means(name: str, fabric: str) -> None:
     value, operands = CASES[name]

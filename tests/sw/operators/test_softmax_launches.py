@@ -80,7 +80,7 @@ def test_the_launches_leave_what_the_reference_gives(
     assert np.array_equal(row_results(tile, held, result), made.reference([values]))
 
 
-@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector4x4"])
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4", "vector3x4"])
 def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
     rng = np.random.default_rng(7)
     for i, (rows, columns) in enumerate(SHAPES):
@@ -109,7 +109,7 @@ def test_operators_of_other_scales_and_types_have_loops_of_one_structure() -> No
 
 
 def test_lanes_are_used_where_rows_begin_at_multiples_of_them() -> None:
-    config = machine("vector4x4")
+    config = machine("vector3x4")
     wanted = {16: (2, 1, 0, 0, 1), 100: (1, 1, 0, 0, 1), 128: (3, 2, 0, 0, 2)}
     for columns, numbers in wanted.items():
         made = operator(64, columns, "int8", "int8", 0.1, 1 / 256)
