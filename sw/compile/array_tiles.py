@@ -148,7 +148,9 @@ def _chosen(p: ArrayProblem) -> Chosen:
     result = operands.pop("result")
     value = p.operator.epilogue.value
     given = [*operands.values()]
-    demand = Demand(p.operator.output.elements, p.extent.k / (p.config.rows * p.config.cols))
+    # Loops that are twice as quick as the array never hold it up, whatever else they wait for.
+    array = p.extent.k / (p.config.rows * p.config.cols)
+    demand = Demand(p.operator.output.elements, array / 2)
     return choose(
         value, given, result, p.config, multiple=every, aligned=aligned, demand=demand, name="epilogue"
     )

@@ -48,15 +48,15 @@ _WORTH = 0.97
 class Demand:
     """What a loop is wanted for: the elements that it computes once its configuration is loaded.
 
-    `hidden` are the cycles per element that the array needs to make its operands. A loop that takes fewer
-    saves cycles in the last tile alone.
+    `hidden` are cycles per element that the array needs anyway. A loop that takes fewer saves cycles in the
+    last tile alone.
     """
 
     elements: int = 1 << 16
     hidden: float = 0.0
 
     def cost(self, cycles_per_element: float, words: int = 0) -> float:
-        """Cycles per element of array and CGRA together; `words` load the configuration."""
+        """Cycles per element, of which some are hidden; `words` load the configuration."""
         less, more = sorted((cycles_per_element, self.hidden))
         return more + less * _LAST + words / self.elements
 
