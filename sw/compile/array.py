@@ -76,8 +76,14 @@ class ArrayProblem:
         return self.config.store_bytes // self.result.itemsize if self.operator.epilogue else 1
 
     @property
-    def across(self) -> int:
+    def length(self) -> int:
         """Outputs in a row of an image."""
+        assert isinstance(self.operator, ImageConvolution)
+        return self.operator.cols.outputs
+
+    @property
+    def across(self) -> int:
+        """Outputs that the array makes for a row of an image; more than it has where these are `widened`."""
         assert self.extent.patches is not None
         return self.extent.patches.cols.outputs
 
@@ -202,7 +208,7 @@ class Nest:
         pitches = {key: number * step for key, step in apart.items()}
         pitches[0] = self.width
         pitches["result"] = round_up(pitches["result"], p.unit)
-        segments = Segments(p.across, p.computed, number, apart, pitches)
+        segments = Segments(p.length, p.computed, number, apart, pitches)
         return dataclasses.replace(made, width=max(pitches.values()), segments=segments)
 
     def depth(self, tensor: str) -> int:

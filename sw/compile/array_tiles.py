@@ -5,7 +5,6 @@ Results are stored as sums, or go through the loop of an epilogue on the CGRA; t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -102,8 +101,11 @@ class LoweredProduct:
 def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:
     """The tiles of a product, and the loop of its epilogue; raises `InputError` where no tile fits."""
     if p.images:
-        with contextlib.suppress(InputError):
+        try:
             return _lowered(dataclasses.replace(p, segmented=True), room_bytes, allowed)
+        except InputError:
+            if p.across > p.length:
+                raise
     # Tiles inside of one row of outputs have no gaps.
     return _lowered(p, room_bytes, allowed)
 

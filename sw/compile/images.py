@@ -84,13 +84,32 @@ def _grouped(view: View, groups: int) -> View:
     )
 
 
-def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig) -> ArrayProblem:
-    """The convolution as the array executes it.
+def widened(p: ArrayProblem) -> ArrayProblem | None:
+    """The same convolution with rows of outputs that are multiples of the CGRA's lanes, where gaps hold them.
+
+    The array makes more outputs than an image has, and the loop of the epilogue takes lanes.
+    """
+    o, lanes = p.operator, p.config.cgra.lanes if p.config.cgra is not None else 1
+    if not isinstance(o, ImageConvolution) or o.epilogue is None or p.direct or not p.images:
+        return None
+    more = -o.cols.outputs % lanes
+    apart = p.images.values()
+    fits = p.images["result"] >= o.cols.outputs + more and all(step % lanes == 0 for step in apart)
+    columns = any(s.access.follows == "column" for s in p.sources.values())
+    return convolution_problem(o, p.homes, p.config, more) if more and fits and not columns else None
+
+
+def convolution_problem(
+    o: ImageConvolution, homes: Homes, config: MachineConfig, more: int = 0
+) -> ArrayProblem:
+    """The convolution as the array executes it, with so many `more` outputs behind each row of outputs.
 
     Raises `InputError` for views that no load or store can follow, and where the machine forms no patches.
     """
     images, (out, depth, *_) = o.x.shape[0], o.w.shape
-    patches, rows = Patches(o.rows, o.cols, depth), out // o.groups
+    cols = dataclasses.replace(o.cols, after=o.cols.after + more * o.cols.stride)
+    patches, rows = Patches(o.rows, cols, depth), out // o.groups
+    pixels = o.rows.outputs * o.cols.outputs
     extent = Extent(
         rows, patches.outputs, depth * patches.kernel, batch=o.groups * images, images=images, patches=patches
     )
@@ -101,7 +120,7 @@ def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig
     weights = View(o.w.tensor, (rows, extent.k), (extent.k, 1), o.w.offset)
     views: dict[Key, View] = {"a": weights}
     if direct:
-        views["b"] = View(o.x.tensor, (depth, extent.n), (channel or extent.n, 1), o.x.offset)
+        views["b"] = View(o.x.tensor, (depth, pixels), (channel or pixels, 1), o.x.offset)
     else:
         views["b"] = View(o.x.tensor, (depth, *o.x.shape[2:]), (channel, row, 1), o.x.offset)
     moves: dict[Key, dict[str, int]] = {
@@ -117,7 +136,7 @@ def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig
         if flat is None:
             raise InputError(f"{o.name}: rows of images in {view.tensor!r} must follow each other")
         image, channel, pixel = flat.strides
-        views[key] = View(view.tensor, (rows, extent.n), (channel, pixel), view.offset)
+        views[key] = View(view.tensor, (rows, pixels), (channel, pixel), view.offset)
         moves[key] = {"group": rows * channel, "image": image, "row": o.cols.outputs * pixel}
     sources = {k: _source(o, v, views[k], homes[v.tensor]) for k, v in operands.items()}
     return ArrayProblem(

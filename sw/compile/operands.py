@@ -92,11 +92,12 @@ class Tiles:
     def walk(self, view: View, batch: Mapping[str, int]) -> AddressMap:
         """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
         row, column = view.strides[-2:]
+        columns = self.segments.count * self.segments.length if self.segments else self.columns
         steps = dict(batch)
         for name, tiles in self.down.items():
             steps[name] = steps.get(name, 0) + tiles * self.rows * row
         for name, tiles in self.across.items():
-            steps[name] = steps.get(name, 0) + tiles * self.columns * column
+            steps[name] = steps.get(name, 0) + tiles * columns * column
         return AddressMap(self.loops, steps, view.offset)
 
 

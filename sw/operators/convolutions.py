@@ -6,8 +6,11 @@ padding behind their rows (`lines`), or a copy has.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array_tiles import lowered
 from sw.compile.bands import in_bands
-from sw.compile.images import convolution_problem, follows_of, joined, plain, spread
+from sw.compile.images import convolution_problem, follows_of, joined, plain, spread, widened
 from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
@@ -25,7 +28,7 @@ from sw.frontend.sums import WORD
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, two
 from sw.graph.expression import Argument
-from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, Network, Tensor, View, dense
+from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, Network, Operator, Tensor, View, dense
 from sw.graph.requantise import apply
 from sw.graph.views import broadcast, reshaped, same_places, sliced
 from sw.layout import round_up
@@ -244,6 +247,35 @@ def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:
             known = found.get(tensor.name, Lines(row))
             pitch = max(known.pitch, row if _aligned(o.x, config) else round_up(row, width))
             found[tensor.name] = Lines(pitch, max(known.start, o.cols.before % width))
+    return found | _for_lanes(network, config, found)
+
+
+def _for_lanes(network: Network, config: MachineConfig, padded: Mapping[str, Lines]) -> dict[str, Lines]:
+    """Rows of pixels that are loaded as patches, too: then the array can make multiples of the CGRA's lanes.
+
+    That is worth it where the result has padding behind its rows, and the CGRA is slower than the array.
+    """
+    lanes, width = config.cgra.lanes if config.cgra is not None else 1, config.load_b_bytes
+    uses: dict[str, list[tuple[Operator, View]]] = defaultdict(list)
+    for o in network.operators if lanes > 1 and config.convolutions else ():
+        for view in (*o.inputs, o.output):
+            uses[view.tensor].append((o, view))
+    found: dict[str, Lines] = {}
+    for o in reversed(network.operators if uses else ()):
+        if (
+            not isinstance(o, ImageConvolution)
+            or not plain(o)
+            or o.epilogue is None
+            or not o.cols.outputs % lanes
+        ):
+            continue
+        tensor, result = network.tensors[o.x.tensor], network.tensors[o.output.tensor]
+        gaps = {**padded, **found}.get(result.name)
+        slow = o.w.shape[1] < config.rows * config.cols
+        if slow and gaps is not None and gaps.pitch > row_bytes(result) and tensor.name not in padded:
+            row = tensor.shape[-1]
+            if all(takes_padding(other, view, row) for other, view in uses[tensor.name]):
+                found[tensor.name] = Lines(round_up(row_bytes(tensor), width))
     return found
 
 
@@ -303,6 +335,10 @@ def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
     bands = in_bands(problem, context.room, allowed) if allowed.bands and not given else None
     try:
         made = lowered(problem, context.room, allowed)
+        if (wider := widened(problem)) is not None:
+            # Its tiles may be too large.
+            with contextlib.suppress(InputError):
+                made = min(made, lowered(wider, context.room, allowed), key=lambda found: found.time)
     except InputError:
         if bands is None:
             raise
