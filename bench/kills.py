@@ -35,9 +35,9 @@ LEAVING = 0.5
 #: What a command does: everything that starts or writes something.
 COMMAND = (
     *("run", "--matmul", "5x6x7", "--hw", "test", "--set", "cgra=none", "--sim", "verilator"),
-    *("--report", "report.html", "--outputs", "results.npz", "--waves", "waves.vcd"),
+    *("--report", "report.html", "--outputs", "results.npz", "--waves", "waves.fst"),
 )
-WRITTEN = ("report.html", "results.npz", "waves.vcd")
+WRITTEN = ("report.html", "results.npz", "waves.fst", "waves.gtkw", "waves.sucl")
 
 
 def started_with(mark: str) -> list[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from cosim.host import Op, region_words, script
 from cosim.images import filled
 from cosim.job import Job, Outcome, Output
 from cosim.observe import Records
+from cosim.waves import Waves
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from hw.rtl.machine import Machine
@@ -33,9 +33,11 @@ BLOCK = 1024
 class AmaranthSimulator:
     """Runs jobs on the machine in Amaranth's simulator; see `cosim.job.Simulator`."""
 
-    def __init__(self, config: MachineConfig, waves: str | None = None):
-        if waves is not None and Path(waves).suffix != ".vcd":
-            raise InputError(f"the wave file of --sim amaranth must end in .vcd, not {waves!r}")
+    def __init__(self, config: MachineConfig, waves: Waves | None = None):
+        if waves is not None and waves.file.suffix != ".vcd":
+            raise InputError(f"the wave file of --sim amaranth must end in .vcd, not {str(waves.file)!r}")
+        if waves is not None and (waves.windowed or waves.scopes):
+            raise InputError("--sim amaranth writes waves of all cycles and scopes: choose some with another")
         self.config = config
         self.build_seconds = 0.0
         self._waves = waves
@@ -55,7 +57,7 @@ class AmaranthSimulator:
         simulator.add_clock(1e-6)
         simulator.add_testbench(bench)
         self.build_seconds = time.perf_counter() - begin
-        with simulator.write_vcd(self._waves) if self._waves else contextlib.nullcontext():
+        with simulator.write_vcd(str(self._waves.file)) if self._waves else contextlib.nullcontext():
             simulator.run()
         return outcomes
 

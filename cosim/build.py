@@ -9,6 +9,7 @@ either: they are read at run time.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,12 @@ JOBS = os.cpu_count() or 2
 #: Where a model is verilated below the directory of its executables, and the link to Verilator's files there.
 MODEL, _ROOT = "model", "verilator"
 #: Extension of a wave file, and how Verilator is told to write it.
-WAVES = {".vcd": "VCD", ".fst": "FST"}
+WAVES = {".fst": "FST", ".vcd": "VCD"}
+#: Signals that Amaranth had to name. With an underscore in front, which Verilator keeps out of waves, they
+#: are not in the way of others: they are more than half of all.
+UNNAMED = re.compile(r"\\(\$|port\$)")
+#: What only builds for waves have: signals that explain the machine's, and compression for FST.
+EXPLAINED = HARNESS / "waves"
 
 
 class Main(NamedTuple):
@@ -115,7 +121,10 @@ def build(config: MachineConfig, text: str | None = None, waves: str | None = No
     seconds = 0.0
     if text is None:
         text, seconds = verilog(config, gated=True)
-    options = [*_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
+    if kind:
+        text = UNNAMED.sub(r"\\_\1", text)
+    shown = [f"--trace-{kind.lower()}", f"+define+HEALD_PROGRAM={config.imem_words}"] if kind else []
+    options = [*_parameters(config), *shown]
     return executables(text, HARNESS, MAINS, options, kind, seconds)
 
 
@@ -136,14 +145,16 @@ def executables(
     vpi = any(main.vpi for main in mains.values())
     options = [*(o for o in VERILATOR_OPTIONS if vpi or o != "--vpi"), *parameters]
     parts = [text, *options, *OPTIMISE, *FLAGS, *tools.versions]
-    for path in sorted({*(p for p in harness.iterdir() if p.is_file()), *(m.source for m in mains.values())}):
+    folders = [harness, *([EXPLAINED] if kind else [])]
+    sources = {path for folder in folders for path in folder.iterdir() if path.is_file()}
+    for path in sorted({*sources, *(m.source for m in mains.values())}):
         parts += [path.name, path.read_text(encoding="utf-8")]
     runtime, compiled = _runtime(tools, kind)
 
     def make(target: Path, log: Path) -> None:
         log.write_text("", encoding="utf-8")
         (target / "heald.v").write_text(text, encoding="utf-8")
-        _verilate(tools, target, harness, options, log)
+        _verilate(tools, target, folders, options, log)
         for name, main in mains.items():
             _link(tools, target / name, main, runtime, kind, log)
         shutil.rmtree(target / MODEL)  # many times as large as the executables
@@ -159,10 +170,10 @@ def wave_kind(waves: str | None) -> str | None:
     kind = WAVES.get(Path(waves).suffix)
     if kind is None:
         raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {waves!r}")
-    if kind == "FST" and not toolchain.has_fst_headers(toolchain.find().compiler):
+    if kind == "FST" and not toolchain.has_zlib(toolchain.find().compiler):
         raise InputError(
-            f"the wave file must end in .vcd, not {waves!r}: FST needs the headers of lz4 and zlib "
-            "(Debian: apt-get install liblz4-dev zlib1g-dev)"
+            f"the wave file must end in .vcd, not {waves!r}: FST needs the headers of zlib "
+            "(Debian: apt-get install zlib1g-dev)"
         )
     return kind
 
@@ -179,7 +190,7 @@ def _parameters(config: MachineConfig) -> list[str]:
     ]
 
 
-def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str], log: Path) -> None:
+def _verilate(tools: Toolchain, target: Path, folders: Sequence[Path], options: list[str], log: Path) -> None:
     """The library of a verilated model in `target / MODEL`.
 
     Verilator and make take no path with a space, quote or `#` in it, and caches and installations may lie
@@ -188,7 +199,8 @@ def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str],
     model = target / MODEL
     model.mkdir()
     (model / _ROOT).symlink_to(tools.root)
-    sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv")), target / "heald.v"]
+    found = [path for end in ("vlt", "sv") for folder in folders for path in sorted(folder.glob(f"*.{end}"))]
+    sources = [*found, target / "heald.v"]
     for source in sources:
         shutil.copyfile(source, model / source.name)
     command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
@@ -205,10 +217,14 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
     def compiled(name: str) -> tuple[Path, float]:
         def make(target: Path, log: Path) -> None:
             log.write_text("", encoding="utf-8")
-            command = [tools.compiler, "-O2", *FLAGS, *_includes(tools), "-o", str(target / f"{name}.o")]
-            _run([*command, "-c", str(tools.include / f"{name}.cpp")], target, log)
+            command = [tools.compiler, "-O2", *FLAGS, *extra, *_includes(tools)]
+            command += ["-o", str(target / f"{name}.o"), "-c", str(tools.include / f"{name}.cpp")]
+            _run(command, target, log)
 
-        return cached("runtime", fingerprint([name, *FLAGS, *tools.versions]), make)
+        fst = name == RUNTIME_WAVES["FST"]
+        extra = [f"-I{EXPLAINED}"] if fst else []
+        texts = [path.read_text(encoding="utf-8") for path in sorted(EXPLAINED.glob("*.h")) if fst]
+        return cached("runtime", fingerprint([name, *FLAGS, *tools.versions, *texts]), make)
 
     begin = time.perf_counter()
     names = [*RUNTIME, *([RUNTIME_WAVES[kind]] if kind else [])]
@@ -241,7 +257,7 @@ def _link(
     command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", "-o", str(target)]
     command += [str(source) for source in (main.source, *main.others, model / "libVharness.a", *runtime)]
     command += ["-pthread"]
-    command += ["-llz4", "-lz"] if kind == "FST" else []
+    command += ["-lz"] if kind == "FST" else []
     if main.vpi:
         path = [part for word in ("-rpath", str(libraries)) for part in ("-Xlinker", word)]
         command += [f"-L{libraries}", *path, "-lcocotbvpi_verilator"]

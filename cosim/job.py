@@ -81,7 +81,7 @@ class Job:
     `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
     rest of memory is 0; `outputs` are the regions to return. Their addresses count from the base of the
     settings, as those of the programs do; those of the bus are `placed`. `check_word` replaces the right
-    CRC-32 of each warp's `loaded` words.
+    CRC-32 of each warp's `loaded` words. `predicted` is what the cycle model says of it, for waves.
     """
 
     programs: dict[int, list[int]]
@@ -92,6 +92,7 @@ class Job:
     watchdog: int = 1 << 20
     check_word: int | None = None
     name: str = "job"
+    predicted: Outcome | None = field(default=None, compare=False, repr=False)
 
     def placed(self) -> Job:
         """The same memory, windows and regions, where the bus finds them."""

@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 #: Where the names of the interface live.
 _HOMES = {
+    "cosim.waves": ("Waves",),
     "hw.errors": ("InputError",),
     "heald.hardware": ("Machine", "machine"),
     "heald.loops": ("map_loop",),

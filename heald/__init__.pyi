@@ -1,4 +1,5 @@
 # What editors and type checkers see of the names that `__init__.py` imports when they are used.
+from cosim.waves import Waves as Waves
 from heald.hardware import Machine as Machine
 from heald.hardware import machine as machine
 from heald.loops import map_loop as map_loop

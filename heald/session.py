@@ -6,10 +6,9 @@ Whatever it is, `compile` gives a `Model`, and a model gives predictions and run
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -26,7 +25,9 @@ from cosim.session.onnxruntime_comparison import check_model
 from cosim.session.operators import Prediction
 from cosim.session.program_files import read_json
 from cosim.session.tile_program import prepare, split_inputs
+from cosim.session.waves import recorded
 from cosim.settings import MemorySettings
+from cosim.waves import Waves
 from heald import bundle, partition
 from heald.comparison import Comparison, Side
 from heald.files import atomic
@@ -116,7 +117,7 @@ class Model(ABC):
         bandwidth: Mapping[str, int] | None = None,
         latency: Mapping[str, int] | None = None,
         base: int = 0,
-        waves: str | Path | None = None,
+        waves: str | Path | Waves | None = None,
         host_only: bool = False,
         progress: Progress | None = None,
     ) -> Run:
@@ -127,20 +128,25 @@ class Model(ABC):
         are rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
         board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
         cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls, `base` where
-        its address 0 lies. `waves` is a file for waves, .vcd or .fst, of a model that is one program. With
+        its address 0 lies. `waves` is a file for waves, .fst or .vcd, of a model that is one program, or
+        `Waves`, which says which cycles and which parts of the machine it gets. With
         `host_only` a model of which nothing runs on the machine counts as verified too. A difference never
         raises, it is in the result; `InputError` is raised for inputs that do not fit and missing tools.
         """
         whole_number("seed", seed, 0)
         arrays = self.given(inputs, seed)
         settings = memories(self.machine.config, latency, bandwidth, stall, base)
-        file = Path(waves) if waves is not None else None
+        asked = Waves.of(waves)
         with shown(progress) as say:
             if on in BACKENDS:
-                with _wave_file(file) as name:
-                    build = functools.partial(simulator, self.machine.config, on, name)
-                    asked = (arrays, settings, build, seed, file is not None)
-                    run = replace(self._simulated(*asked, sim=on, progress=say), waves=file)
+
+                def simulated(written: Waves | None) -> Run:
+                    build = functools.partial(simulator, self.machine.config, on, written)
+                    given = (arrays, settings, build, seed, asked is not None)
+                    return self._simulated(*given, sim=on, progress=say)
+
+                predict = functools.partial(self._predicted, arrays, settings, seed)
+                run = recorded(asked, simulated, predict, atomic, say)
             else:
                 run = self._on_device(arrays, str(on), say)
         return replace(run, host_only=host_only) if isinstance(run, ModelRun) else run
@@ -187,19 +193,6 @@ class Model(ABC):
             inputs = dict(zip(names, given, strict=True))
         types = {} if exact else self.inputs
         return {name: as_typed(name, value, types.get(name)) for name, value in inputs.items()}
-
-
-@contextlib.contextmanager
-def _wave_file(path: Path | None) -> Iterator[str | None]:
-    """Where a simulator writes waves, a file that takes its name at the end."""
-    if path is None:
-        yield None
-        return
-    with atomic(path.absolute()) as part:
-        try:
-            yield str(part)
-        except InputError as error:
-            raise InputError(str(error).replace(str(part), str(path))) from None
 
 
 @dataclass(frozen=True, repr=False)

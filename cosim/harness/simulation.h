@@ -16,6 +16,15 @@ using Waves = VerilatedFstC;
 using Waves = VerilatedVcdC;
 #endif
 
+#if VM_TRACE
+#include "svdpi.h"
+
+// Whether the present half cycle is recorded: what waves/view.sv said last.
+static bool recording = true;
+
+extern "C" void waves_record(svBit on) { recording = on; }
+#endif
+
 class Simulation {
 public:
     Simulation(int argc, char** argv) {
@@ -30,6 +39,7 @@ public:
         if (!file.empty()) {
             waves = std::make_unique<Waves>();
             top->trace(waves.get(), 99);
+            choose_scopes(option("scopes="));
             waves->open(file.c_str());
         }
 #endif
@@ -54,7 +64,7 @@ public:
     // Ends the present half cycle: records it, then moves time on.
     void advance() {
 #if VM_TRACE
-        if (waves) waves->dump(context.time());
+        if (waves && recording) waves->dump(context.time());
 #endif
         context.timeInc(1);
     }
@@ -64,6 +74,16 @@ public:
 
 private:
 #if VM_TRACE
+    // Scopes of the machine to record, all below them too, with commas between; all of it for nothing.
+    void choose_scopes(const std::string& names) {
+        if (names.empty()) return;
+        waves->dumpvars(99, "harness.view");
+        for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+            end = names.find(',', begin);
+            waves->dumpvars(99, "harness.machine." + names.substr(begin, end - begin));
+        }
+    }
+
     std::unique_ptr<Waves> waves;
 #endif
 };

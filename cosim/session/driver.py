@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from cosim.job import Job, Outcome, Simulator
@@ -45,7 +45,12 @@ class Simulated(Generic[R]):
 
 def simulate(prepared: Sequence[Prepared[R]], machine: Simulator) -> list[R]:
     """Run programs as jobs of one simulation, and judge them."""
-    outcomes = machine.run([job for p in prepared for job in p.jobs])
+    jobs = [
+        replace(job, predicted=p.prediction.predicted) if job is p.prediction.job else job
+        for p in prepared
+        for job in p.jobs
+    ]
+    outcomes = machine.run(jobs)
     results = []
     for p in prepared:
         own, outcomes = outcomes[: len(p.jobs)], outcomes[len(p.jobs) :]

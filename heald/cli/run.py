@@ -10,6 +10,7 @@ import click
 import numpy as np
 from rich.table import Table
 
+from cosim.waves import Waves
 from heald.cli.options import (
     PATH,
     as_json,
@@ -132,7 +133,13 @@ class _Run:
 @memories
 @click.option("--base", metavar="ADDRESS", type=address, default="0", help="Where address 0 lies in memory.")
 @refinement
-@click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
+@click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .fst or .vcd (docs/waves.md).")
+@click.option("--waves-from", type=int, metavar="CYCLE", help="Start the waves in this cycle.")
+@click.option("--waves-to", type=int, metavar="CYCLE", help="End the waves after this cycle.")
+@click.option("--waves-around", metavar="OPERATOR", help="Record an operator, or the first `divergence`.")
+@click.option(
+    "--waves-scope", multiple=True, metavar="NAME", help="Record a part only: gemm, cgra.pe*. Repeatable."
+)
 @click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
 @click.option("--compare", type=click.Choice(["onnxruntime"]), help="Compare every tensor of a model too.")
@@ -153,7 +160,9 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
-    files = Files(*(options[name] for name in ("inputs", "outputs", "waves", "trace", "report")))
+    options["waves"] = waves = Waves.asked(**{n: v for n, v in options.items() if n.startswith("waves")})
+    paths = {name: options[name] for name in ("inputs", "outputs", "trace", "report")}
+    files = Files(**paths, waves=waves.file if waves else None)
     asked = _Run(model, files, options)
     asked.check(context)
     with shown(note) as say:

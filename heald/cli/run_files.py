@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: How a message starts that names a file already.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
-#: How files of waves end.
-WAVES = (".vcd", ".fst")
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,6 @@ class Files:
             other = taken.setdefault(path.resolve(), name)
             if other != name:
                 raise InputError(f"--{other} and --{name} must be different files, not both {path}")
-        if self.waves is not None and self.waves.suffix not in WAVES:
-            raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {str(self.waves)!r}")
 
 
 @contextlib.contextmanager

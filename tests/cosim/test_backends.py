@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from cosim.backends import simulator
 from cosim.job import EventKind, Job, MachineError, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from cosim.waves import Waves
 from hw import isa
 from hw.assembly import assemble
 from hw.config import MachineConfig
@@ -146,7 +148,7 @@ def test_an_unknown_simulator_is_refused(small: MachineConfig) -> None:
 
 def test_amaranth_writes_vcd_only(small: MachineConfig) -> None:
     with pytest.raises(InputError, match=r"must end in \.vcd, not 'a\.fst'"):
-        simulator(small, "amaranth", "a.fst")
+        simulator(small, "amaranth", Waves(Path("a.fst")))
 
 
 @pytest.mark.parametrize("warp", range(2, GRID.warps))

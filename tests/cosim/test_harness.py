@@ -16,6 +16,7 @@ from cosim.job import EventKind, Job, Region, Window
 from cosim.observe import Records
 from cosim.settings import MemorySettings
 from cosim.verilator import VerilatorSimulator
+from cosim.waves import Waves
 from hw.config import PORTS, MachineConfig
 from sw.layout import MEMORY_BYTES
 
@@ -178,10 +179,11 @@ def test_a_machine_that_hangs_is_given_up(
         CppSimulator(small, fake).run([fake_job(small, (0, 4), 50)])
 
 
+@pytest.mark.slow
 def test_waves_show_the_machine_from_the_first_job_to_the_last(small: MachineConfig, tmp_path: Path) -> None:
-    waves = str(tmp_path / "run.vcd")
-    traced = build(small, text=FAKE.read_text(), waves=waves)
+    waves = Waves(tmp_path / "run.vcd")
+    traced = build(small, text=FAKE.read_text(), waves="run.vcd")
     CppSimulator(small, traced, waves).run([fake_job(small, (0,), 20), fake_job(small, (1,), 20)])
-    text = Path(waves).read_text(encoding="utf-8")
+    text = waves.file.read_text(encoding="utf-8")
     assert "load_a_request__valid" in text[: text.index("$enddefinitions")]
     assert text.count("\n#") > 4000  # two runs of more than a thousand cycles, two half cycles each

@@ -446,7 +446,7 @@ def test_inputs_that_do_not_fit(hw: hd.Machine, given: Any, message: str) -> Non
         (lambda m: m.predict(seed=-1), "seed must be a whole number of at least 0, not -1"),
         (lambda m: m.predict({"A": object(), "B": 1}), "input 'A' must hold numbers, not object"),
         (lambda m: m.predict({"A": [[1, 2], [3]], "B": 1}), "input 'A' must be an array"),
-        (lambda m: m.run(waves="x.txt"), "the wave file must end in .vcd or .fst"),
+        (lambda m: m.run(waves="x.txt"), "the wave file must end in .fst or .vcd"),
         (lambda m: m.save("/nowhere/x/y"), "directory /nowhere/x does not exist"),
         (lambda m: hd.load("/nowhere"), "must be a directory of heald compile"),
         (lambda m: hd.map_loop(3), "a loop must be a function"),

@@ -117,9 +117,11 @@ def test_sizes_that_do_not_fit_the_model_are_named_with_the_mistake(heald: Any, 
 
 def test_files_of_a_run_are_checked_before_it(heald: Any, tmp_path: Path) -> None:
     path = save(tmp_path, perceptron())
-    same = tmp_path / "same.npz"
+    same, wave = tmp_path / "same.npz", tmp_path / "w.fst"
     for options, message in (
-        (("--waves", tmp_path / "waves.txt"), "the wave file must end in .vcd or .fst, not '"),
+        (("--waves", tmp_path / "waves.txt"), "the wave file must end in .fst or .vcd, not '"),
+        (("--waves-from", 3), "heald: --waves-from goes with --waves FILE, which is missing"),
+        (("--waves", wave, "--waves-from", 9, "--waves-to", 8), "(--waves-to) must be 9 or later, not 8"),
         (("--outputs", same, "--report", same), "--outputs and --report must be different files, not both "),
         (("--outputs", same, "--inputs", same), "--outputs and --inputs must be different files, not both "),
         (("--inputs", tmp_path), f"heald: {tmp_path}: must be an .npz file, not a directory"),
@@ -128,6 +130,22 @@ def test_files_of_a_run_are_checked_before_it(heald: Any, tmp_path: Path) -> Non
         assert (ended.code, ended.out) == (2, "")
         assert message in ended.err
         assert ended.err.count("\n") == 1, ended.err
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_waves_of_cycles_and_operators_that_a_run_does_not_have(heald: Any, tmp_path: Path) -> None:
+    path = save(tmp_path, perceptron())
+    for option, given, message in (
+        (
+            "--waves-from",
+            1 << 40,
+            "heald: the first cycle of waves (--waves-from) must be below the run's ",
+        ),
+        ("--waves-around", "none", "heald: --waves-around must be an operator on the machine ("),
+    ):
+        ended = heald("run", path, *RUN, "--waves", tmp_path / "w.fst", option, given)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.splitlines()[-1].startswith(message)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 

@@ -1,0 +1,135 @@
+"""Waves of a run: where they go, and which cycles and which scopes of the machine they hold."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hw.errors import InputError, whole_number
+
+#: How files of waves end; the first is the smaller one by far.
+ENDINGS = (".fst", ".vcd")
+#: What `around` calls the first divergence between model and RTL.
+DIVERGENCE = "divergence"
+#: Cycles that are shown before and after an operator, and before and after the first divergence.
+AROUND_OPERATOR, BEFORE_DIVERGENCE, AFTER_DIVERGENCE = 20, 1000, 200
+#: The end of a window that has none.
+OPEN = (1 << 64) - 2
+
+_MODULE = re.compile(r"module (\\?\S+) ?\(")
+_INSTANCE = re.compile(r"  (\\heald\.\S+) +\\?(\S+) +\(")
+
+
+@dataclass(frozen=True)
+class Waves:
+    """What to record of a run in a file that ends in .fst or .vcd; a name without an ending gets .fst.
+
+    `first` and `last` are cycles of the run (None: from its beginning, to its end). `around` is an operator
+    of a model, by name, or `divergence`, the first one between model and RTL. `scopes` are names or patterns
+    (`gemm`, `cgra.pe*`) of parts of the machine: these and all in them are recorded; without any, everything.
+    """
+
+    file: Path
+    first: int | None = None
+    last: int | None = None
+    around: str | None = None
+    scopes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(asked: str | Path | Waves | None) -> Waves | None:
+        """What was asked for, checked; raises `InputError`."""
+        if asked is None:
+            return None
+        waves = asked if isinstance(asked, Waves) else Waves(Path(asked))
+        file = Path(waves.file)
+        if not file.suffix and not file.exists():
+            file = file.with_name(f"{file.name}{ENDINGS[0]}")
+        if file.suffix not in ENDINGS:
+            raise InputError(f"the wave file must end in {' or '.join(ENDINGS)}, not {str(waves.file)!r}")
+        for name, option, cycle in (("first", "from", waves.first), ("last", "to", waves.last)):
+            if cycle is not None:
+                whole_number(f"the {name} cycle of waves (--waves-{option})", cycle, 0)
+        first, last = waves.first, waves.last
+        if first is not None and last is not None and last < first:
+            raise InputError(f"the last cycle of waves (--waves-to) must be {first} or later, not {last}")
+        if waves.around is not None and (first, last) != (None, None):
+            raise InputError("waves are of cycles (--waves-from, --waves-to) or --waves-around, not both")
+        return replace(waves, file=file, scopes=tuple(waves.scopes))
+
+    @staticmethod
+    def asked(
+        waves: Path | None,
+        waves_from: int | None,
+        waves_to: int | None,
+        waves_around: str | None,
+        waves_scope: tuple[str, ...],
+    ) -> Waves | None:
+        """What options of the command line say; raises `InputError`."""
+        names = ("--waves-from", "--waves-to", "--waves-around", "--waves-scope")
+        values = (waves_from, waves_to, waves_around, waves_scope)
+        given = [name for name, value in zip(names, values, strict=True) if value not in (None, ())]
+        if waves is None:
+            if given:
+                raise InputError(f"{given[0]} goes with --waves FILE, which is missing")
+            return None
+        return Waves.of(Waves(waves, *values))
+
+    @property
+    def windowed(self) -> bool:
+        """Whether only a part of the run is recorded."""
+        return (self.first, self.last, self.around) != (None, None, None)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """First and last cycle, once it is known what they are around."""
+        assert self.around is None
+        return self.first or 0, OPEN if self.last is None else self.last
+
+    def between(self, first: int, last: int) -> Waves:
+        """The same waves of these cycles."""
+        return replace(self, first=max(0, first), last=last, around=None)
+
+
+def scopes_of(verilog: str) -> list[str]:
+    """The parts of a machine by their names in waves, outermost first: `gemm`, `gemm.array`, ..."""
+    inside: dict[str, list[tuple[str, str]]] = {}
+    current: list[tuple[str, str]] = []
+    for line in verilog.splitlines():
+        if found := _MODULE.match(line):
+            current = inside.setdefault(found[1], [])
+        elif found := _INSTANCE.match(line):
+            current.append((found[1], found[2]))
+
+    def below(module: str, name: str) -> Iterator[str]:
+        for kind, instance in inside.get(module, ()):
+            yield name + instance
+            yield from below(kind, f"{name}{instance}.")
+
+    return list(below("heald", ""))
+
+
+def chosen(patterns: Sequence[str], scopes: Sequence[str]) -> list[str]:
+    """The scopes that names or patterns stand for, without those below another of them.
+
+    Raises `InputError` for one that no scope fits.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        fitting = [scope for scope in scopes if fnmatch.fnmatchcase(scope, pattern)]
+        if not fitting:
+            outer = ", ".join(scope for scope in scopes if "." not in scope)
+            raise InputError(
+                f"a scope of waves (--waves-scope) must be a part of the machine ({outer}), not {pattern!r}"
+            )
+        found += fitting
+    every = set(found)
+    return [scope for scope in dict.fromkeys(found) if not every.intersection(_above(scope))]
+
+
+def _above(scope: str) -> Iterator[str]:
+    while "." in scope:
+        scope = scope.rpartition(".")[0]
+        yield scope
