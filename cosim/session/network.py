@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cosim.advice import Predictor
 from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.session.driver import Prepared
@@ -22,6 +23,7 @@ from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.check import Verdict
 from sw.compile.memory import Kind
 from sw.compile.stages import Compiled
@@ -148,6 +150,20 @@ def predict_model(
         predicted = predict(model.config, job, values=False)
         made.append(ModelProgramPrediction.of(program, job, predicted, verdict))
     return Prediction(settings.behind(model.config), settings, model.steps, tuple(made))
+
+
+def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
+    """What compiles a network for other machines and predicts its cycles, as `advise` asks for it."""
+
+    def cycles(config: MachineConfig, settings: MemorySettings) -> int:
+        model = compile_model(network, config, bandwidth=settings.bandwidth)
+        found = predict_model(model, inputs, settings, tensors)
+        wrong = [*model.failures, *(p.predicted.error for p in found.programs if p.predicted.error)]
+        if wrong:
+            raise InputError(f"the program for this machine does not hold: {wrong[0]}")
+        return found.cycles
+
+    return cycles
 
 
 @dataclass(frozen=True, kw_only=True)
