@@ -246,10 +246,13 @@ class Comparison:
             whole=whole,
             rows=[pair.texts for pair in (*self.operators, self.total)],
             columns=COLUMNS,
+            differing=sorted((p for p in self.operators if p.delta), key=lambda p: -abs(p.delta or 0)),
+            causes=CAUSES,
             chart=Markup(self.svg()),
             policy=POLICY,
             version=heald.__version__,
             style=file("heald.report.html", "style.css"),
+            script=file("heald.report.html", "export.js"),
         )
 
 

@@ -1,7 +1,7 @@
 "use strict";
 // Saves pictures: as SVG, and as PNG at twice their size. What the page's style says of them goes along.
 
-const Pictures = (() => {
+const Export = (() => {
   const STYLE = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity",
     "font", "text-anchor", "paint-order"];
 
@@ -36,8 +36,14 @@ const Pictures = (() => {
   }
 
   async function png(svg) {
-    const image = new Image();
-    image.src = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+    const image = new Image(), root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+    const box = (root.getAttribute("viewBox") || "").split(/[\s,]+/);
+    // An image without a size would get one of the browser's.
+    if (box.length === 4) {
+      root.setAttribute("width", box[2]);
+      root.setAttribute("height", box[3]);
+    }
+    image.src = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(root)], { type: "image/svg+xml" }));
     await image.decode();
     const canvas = document.createElement("canvas");
     canvas.width = 2 * image.naturalWidth;
@@ -78,13 +84,14 @@ const Pictures = (() => {
   class Recorder {
     constructor(width, height, measure) {
       Object.assign(this, { width, height, measureText: measure, parts: [], path: "", depth: [], clips: 0 });
+      Object.assign(this, { globalAlpha: 1, turned: "" });
       Object.assign(this, { fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, font: "11px sans-serif", textAlign: "left", textBaseline: "middle" });
     }
     rectangle(x, y, w, h, style) {
       if (w > 0 && h > 0) this.parts.push(`<rect x="${x.toFixed(2)}" y="${y.toFixed(2)}" width="${w.toFixed(2)}" height="${h.toFixed(2)}" ${style}/>`);
     }
     clearRect() { }
-    fillRect(x, y, w, h) { this.rectangle(x, y, w, h, `fill="${this.fillStyle}"`); }
+    fillRect(x, y, w, h) { this.rectangle(x, y, w, h, `fill="${this.fillStyle}" fill-opacity="${this.globalAlpha}"`); }
     strokeRect(x, y, w, h) { this.rectangle(x, y, w, h, `fill="none" stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}"`); }
     beginPath() { this.path = ""; }
     moveTo(x, y) { this.path += `M${x.toFixed(2)} ${y.toFixed(2)}`; }
@@ -92,7 +99,10 @@ const Pictures = (() => {
     rect(x, y, w, h) { this.path += `M${x} ${y}h${w}v${h}h${-w}z`; }
     arc(x, y, r) { this.path += `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`; }
     closePath() { this.path += "z"; }
-    fill() { this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}"/>`); }
+    setTransform() { }
+    translate(x, y) { this.turned += `translate(${x} ${y})`; }
+    rotate(angle) { this.turned += `rotate(${angle * 180 / Math.PI})`; }
+    fill() { this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}" fill-opacity="${this.globalAlpha}"/>`); }
     stroke() { this.parts.push(`<path d="${this.path}" fill="none" stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}"/>`); }
     save() { this.depth.push(0); }
     clip() {
@@ -100,11 +110,15 @@ const Pictures = (() => {
       this.parts.push(`<clipPath id="${name}"><path d="${this.path}"/></clipPath><g clip-path="url(#${name})">`);
       this.depth[this.depth.length - 1]++;
     }
-    restore() { this.parts.push("</g>".repeat(this.depth.pop() || 0)); }
+    restore() {
+      this.parts.push("</g>".repeat(this.depth.pop() || 0));
+      this.turned = "";
+    }
     fillText(text, x, y) {
       const anchor = { left: "start", right: "end", center: "middle", start: "start", end: "end" }[this.textAlign];
+      const turned = this.turned ? ` transform="${this.turned}"` : "";
       const middle = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
-      this.parts.push(`<text x="${x.toFixed(2)}" y="${y.toFixed(2)}" text-anchor="${anchor}"${middle} fill="${this.fillStyle}" style="font:${escaped(this.font)}">${escaped(text)}</text>`);
+      this.parts.push(`<text x="${x.toFixed(2)}" y="${y.toFixed(2)}" text-anchor="${anchor}"${middle}${turned} fill="${this.fillStyle}" style="font:${escaped(this.font)}">${escaped(text)}</text>`);
     }
     text() {
       const size = `width="${this.width}" height="${this.height}" viewBox="0 0 ${this.width} ${this.height}"`;

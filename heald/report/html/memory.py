@@ -95,4 +95,4 @@ def _strip(d: Drawing, tensors: tuple[TensorRow, ...], bottom: float, styles: di
     d.box(_LEFT, _TOP, _STRIP - 4, bottom - _TOP, "frame", "the same addresses to scale")
     for t in tensors:
         y = _TOP + (t.address - low) * scale
-        d.box(_LEFT, y, _STRIP - 4, max(0.5, t.size * scale), f"tensor k{styles[t.kind]}", t.name)
+        d.box(_LEFT, y, _STRIP - 4, max(0.5, t.size * scale), f"tensor strip k{styles[t.kind]}", t.name)

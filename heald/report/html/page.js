@@ -38,15 +38,15 @@
       svg.setAttribute("role", "img");
       svg.setAttribute("aria-label", `${described.name}, step ${number} of ${described.ii}`);
     };
-    Pictures.offer(article.querySelector(".drawing"), described.name,
-      () => Pictures.text(root.querySelector("svg"), "#ffffff"));
+    Export.offer(article.querySelector(".drawing"), described.name,
+      () => Export.text(root.querySelector("svg"), "#ffffff"));
     input.addEventListener("input", show);
     show();
   }
 
   async function tiling(details, described) {
     const picture = await Packed.string(described.picture), image = details.querySelector("img");
-    Pictures.offer(image.parentElement, described.title, () => Promise.resolve(picture));
+    Export.offer(image.parentElement, described.title, () => Promise.resolve(picture));
     image.src = URL.createObjectURL(new Blob([picture], { type: "image/svg+xml" }));
   }
 
@@ -62,12 +62,12 @@
 
   async function start() {
     for (const table of document.querySelectorAll("table.sortable")) sortable(table);
-    Pictures.diagrams();
+    Export.diagrams();
     const text = id => document.getElementById(id).textContent;
     const [description, data] = await Promise.all(
       [Packed.string(text("timeline-description")), Packed.bytes(text("timeline-columns"))]);
     Timeline.open(Lanes.unpack(JSON.parse(description), data));
-    Pictures.offer(document.getElementById("board"), "timeline", Timeline.picture);
+    Export.offer(document.getElementById("board"), "timeline", Timeline.picture);
     document.documentElement.dataset.firstPicture = Math.round(performance.now());
     // Afterwards, one at a time, so that the timeline is there first.
     await drawings();

@@ -86,10 +86,12 @@ const Painter = (() => {
     const { context, c, left, width } = f;
     context.fillStyle = c.dim;
     context.fillText("operator", 4, 29);
-    let last = -1;
+    let last = -1, at = 0;
+    // Their cycles follow each other, where their spans overlap.
     f.state.operators.forEach((operator, i) => {
-      const x0 = Math.max(left, left + (operator.start - f.from) * f.scale);
-      const x1 = Math.min(left + width, left + (operator.end - f.from) * f.scale);
+      const x0 = Math.max(left, left + (at - f.from) * f.scale);
+      at += operator.cycles;
+      const x1 = Math.min(left + width, left + (at - f.from) * f.scale);
       if (x1 <= left || x0 >= left + width || (x1 - x0 < 1 && Math.round(x0) === last)) return;
       last = Math.round(x0);
       context.fillStyle = i % 2 ? c.held : c.line;

@@ -11,7 +11,7 @@ from heald.report.html.svg import Drawing, Labels, LogAxis, shortened
 from heald.report.numbers import bytes_text, number_text
 from hw.config import PORTS
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 62.0, 16.0, 22.0, 46.0
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 82.0, 16.0, 22.0, 46.0
 
 
 @dataclass(frozen=True)

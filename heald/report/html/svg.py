@@ -91,7 +91,7 @@ class Drawing:
             self.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
             self.text(x.start - 6, y.at(value) + 4, text, "end small")
         self.text((x.start + x.end) / 2, y.start + 36, across, "middle")
-        self.text(x.start - 46, (y.start + y.end) / 2, up, "middle", -90)
+        self.text(x.start - 64, (y.start + y.end) / 2, up, "middle", -90)
 
     def __str__(self) -> str:
         size = f'viewBox="0 0 {self.width:g} {self.height:.0f}"'

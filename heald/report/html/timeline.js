@@ -334,7 +334,7 @@ const Timeline = (() => {
 
   // The timeline as it is seen, as the text of an SVG.
   function picture() {
-    const recorded = new Pictures.Recorder(size.width, size.height, text => canvas.getContext("2d").measureText(text));
+    const recorded = new Export.Recorder(size.width, size.height, text => canvas.getContext("2d").measureText(text));
     Painter.paint(recorded, size, view, state);
     return recorded.text();
   }
