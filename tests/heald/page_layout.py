@@ -11,7 +11,8 @@ _TEXTS = """
     const slack = arguments[0], found = [];
     const shadows = [...document.querySelectorAll("*")].map(e => e.shadowRoot);
     const roots = [document, ...shadows.filter(Boolean)];
-    const pictures = roots.flatMap(root => [...root.querySelectorAll("svg")]).filter(s => s.getClientRects().length);
+    const pictures = roots.flatMap(root => [...root.querySelectorAll("svg")])
+      .filter(s => s.getClientRects().length);
     for (const svg of pictures) {
       const around = svg.getBoundingClientRect(), label = svg.getAttribute("aria-label") || "";
       const texts = [...svg.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect(), t]);

@@ -30,7 +30,10 @@ from tests.heald.test_compare import entry, run
 from tests.sw.dfg.reference import KERNELS
 
 pytestmark = needed
-WIDTHS = (900, 1280, 1600)
+LOOKS = [
+    pytest.param((width, colours), marks=[pytest.mark.slow] if width != 1280 else [], id=f"{width}-{colours}")
+    for width, colours in itertools.product((900, 1280, 1600), ("light", "dark"))
+]
 
 
 @functools.cache
@@ -105,7 +108,7 @@ def kernel() -> RunReport:
     return run_kernel(prepared, lambda: Quick(prepared.prediction.config)).page()
 
 
-@pytest.fixture(params=list(itertools.product(WIDTHS, ("light", "dark"))), ids=lambda p: f"{p[0]}-{p[1]}")
+@pytest.fixture(params=LOOKS)
 def look(request: pytest.FixtureRequest, browser: Any) -> Iterator[int]:
     """The width of the window; pages are light or dark."""
     width, colours = request.param

@@ -7,8 +7,10 @@ const Export = (() => {
 
   const escaped = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/"/g, "&quot;");
 
+  const page = () => getComputedStyle(document.documentElement).getPropertyValue("--page").trim();
+
   // An element as the text of a file of its own, on a background.
-  function text(svg, background) {
+  function text(svg, background = page()) {
     const made = svg.cloneNode(true), from = [svg, ...svg.querySelectorAll("*")];
     [made, ...made.querySelectorAll("*")].forEach((element, i) => {
       if (["title", "style", "defs"].includes(element.tagName)) return;
@@ -64,19 +66,20 @@ const Export = (() => {
       button.setAttribute("aria-label", `Save ${name} as ${kind}`);
       button.addEventListener("click", async () => {
         const svg = await picture();
-        save(kind === "SVG" ? new Blob([svg], { type: "image/svg+xml" }) : await png(svg), `${stem}.${kind.toLowerCase()}`);
+        if (svg) save(kind === "SVG" ? new Blob([svg], { type: "image/svg+xml" }) : await png(svg), `${stem}.${kind.toLowerCase()}`);
       });
       tools.append(button);
     }
     element.after(tools);
   }
 
-  const page = () => getComputedStyle(document.documentElement).getPropertyValue("--page").trim();
-
   // Offers all diagrams that are elements of the page.
   function diagrams() {
     for (const element of document.querySelectorAll("[data-picture]")) {
-      offer(element, element.dataset.picture, () => text(element.querySelector("svg"), page()));
+      offer(element, element.dataset.picture, () => {
+        const svg = element.querySelector("svg");
+        return svg && text(svg);
+      });
     }
   }
 
