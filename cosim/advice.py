@@ -64,7 +64,7 @@ class Advice:
         """What bounds it, and what would help most, each in one sentence."""
         total = max(1, sum(self.causes.values()))
         names = greatest(self.causes)[:2] or ["warps"]
-        shares = [f"in {_percent(self.causes.get(c, 0) / total)} of them {CAUSES[c][1]}" for c in names]
+        shares = [f"in {_percent(self.causes.get(c, 0) / total)} {CAUSES[c][1]}" for c in names]
         name = _ARTICLES.get(names[0], "") + CAUSES[names[0]][0]
         bound = f"The bottleneck of these {self.cycles:,} cycles is {name}: {', '.join(shares)}."
         count = len(self.changes)

@@ -7,13 +7,14 @@ steps before it really made.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cosim.advice import Predictor
+from cosim.advice import Advice, Predictor, advise
 from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.session.driver import Prepared
@@ -164,6 +165,21 @@ def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
         return found.cycles
 
     return cycles
+
+
+def advice_on(network: Network, config: MachineConfig, progress: Callable[[str], None]) -> Advice | None:
+    """What bounds a network on a machine and what would help most, all of it predicted.
+
+    None where the host does all of it.
+    """
+    inputs, settings = draw_inputs(network, 0), MemorySettings.of(config)
+    tensors = reference.run(network, inputs, everything=True)
+    made = predict_model(compile_model(network, config, progress=progress), inputs, settings, tensors)
+    causes: Counter[str] = Counter()
+    for program in made.programs:
+        causes.update(program.causes)
+    again = predictor(network, inputs, tensors)
+    return advise(made.cycles, causes, config, settings, again, progress) if made.cycles else None
 
 
 @dataclass(frozen=True, kw_only=True)

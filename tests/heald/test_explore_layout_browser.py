@@ -84,6 +84,7 @@ def test_no_label_lies_on_another_one_or_leaves_its_picture(
     assert quiet(browser)
 
 
+@pytest.mark.slow
 def test_every_picture_is_saved_as_svg_and_png(browser: Any, found: Exploration, tmp_path: Path) -> None:
     opened(browser, found, tmp_path, 1280)
     buttons = browser.find_elements("css selector", ".save button")

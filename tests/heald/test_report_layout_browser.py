@@ -185,6 +185,7 @@ def test_names_are_on_the_roofline_and_operators_of_the_cgra_too(browser: Any, t
     assert len(browser.execute_script(picture.format("path.mark.grid"))) == 13
 
 
+@pytest.mark.slow
 def test_every_picture_is_saved_as_svg_and_png(browser: Any, tmp_path: Path) -> None:
     opened(browser, crowded(), tmp_path, 1280)
     browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
