@@ -67,19 +67,20 @@ class Advice:
         shares = [f"in {_percent(self.causes.get(c, 0) / total)} {CAUSES[c][1]}" for c in names]
         name = _ARTICLES.get(names[0], "") + CAUSES[names[0]][0]
         bound = f"The bottleneck of these {self.cycles:,} cycles is {name}: {', '.join(shares)}."
-        count = len(self.changes)
+        return bound, self._help(len(self.changes))
+
+    def _help(self, count: int) -> str:
+        """The second sentence."""
         if (best := self.best) is not None:
-            saved = f"{best.cycles:,} cycles, {_percent(self.saved(best), 1)} fewer"
+            what = f"{best.what[0].upper()}{best.what[1:]} would help"
+            if count > 1:
+                what = f"Of {count} changes that were tried, {best.what} would help most"
             return (
-                bound,
-                f"{best.what[0].upper()}{best.what[1:]} would help most: {saved}, by the cycle model.",
+                f"{what}: {best.cycles:,} cycles, {_percent(self.saved(best), 1)} fewer, by the cycle model."
             )
         if not count:
-            return bound, "No change was tried: no field of the machine doubles what these cycles go to."
-        return (
-            bound,
-            f"None of {count} changes that were tried saves more than {_percent(HELPS)} of the cycles.",
-        )
+            return "No change was tried: no field of the machine doubles what these cycles go to."
+        return f"None of {count} changes that were tried saves more than {_percent(HELPS)} of the cycles."
 
     def as_dict(self) -> dict[str, Any]:
         """`advice` in the JSON of a run."""
