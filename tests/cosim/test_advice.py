@@ -79,7 +79,7 @@ def test_ports_get_wider_only_where_memory_needs_it() -> None:
 
 
 def test_a_cgra_gets_twice_its_lanes() -> None:
-    for name, lanes in (("mesh4x4", 2), ("vector4x4", 16)):
+    for name, lanes in (("mesh4x4", 2), ("vector3x4", 16)):
         config = load("default").replace(cgra=load_fabric(name))
         ((_, made),) = changes("cgra", config, MemorySettings.of(config))
         fabric = made()[0].cgra
