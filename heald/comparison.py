@@ -19,10 +19,10 @@ from cosim.session.results import RESOURCES
 from heald.files import write_text
 from heald.report.console import plain_table
 from heald.report.html.environment import POLICY, file, template
-from heald.report.html.svg import Drawing
+from heald.report.html.svg import Drawing, shortened
 from hw.errors import InputError
 
-_WIDTH, _NAMES, _NUMBERS, _ROW = 860.0, 230.0, 80.0, 38.0
+_WIDTH, _NAMES, _NUMBERS, _ROW = 860.0, 250.0, 100.0, 38.0
 #: Colours for a light and a dark page.
 _STYLE = ".pair text{font:12px system-ui,sans-serif;fill:currentColor}.a{fill:#2f6fb7}.b{fill:#d08a45}"
 
@@ -224,7 +224,7 @@ class Comparison:
             d.text(_NAMES + 90 * i + 20, 14, style.upper())
         for number, pair in enumerate(pairs):
             top = 30 + _ROW * number
-            d.text(0, top + 18, pair.name if len(pair.name) < 34 else f"{pair.name[:32]}…")
+            d.text(0, top + 18, shortened(pair.name, 30))
             for i, (style, found) in enumerate(zip("ab", (pair.a, pair.b), strict=True)):
                 if found is not None:
                     width = (_WIDTH - _NAMES - _NUMBERS) * found.cycles / most
@@ -246,10 +246,13 @@ class Comparison:
             whole=whole,
             rows=[pair.texts for pair in (*self.operators, self.total)],
             columns=COLUMNS,
+            differing=sorted((p for p in self.operators if p.delta), key=lambda p: -abs(p.delta or 0)),
+            causes=CAUSES,
             chart=Markup(self.svg()),
             policy=POLICY,
             version=heald.__version__,
             style=file("heald.report.html", "style.css"),
+            script=file("heald.report.html", "export.js"),
         )
 
 

@@ -69,6 +69,9 @@ class KernelRun(Run):
         """What the page of the run shows."""
         return of_kernel(self._page(), self.result)
 
+    def _predictor(self) -> None:
+        """Launches are made for one CGRA."""
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald cgra run --json` prints (docs/kernels.md)."""
         result, kernel, config = self.result, self.result.kernel, self.config

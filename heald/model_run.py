@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from cosim.advice import Predictor
 from cosim.job import Simulator
 from cosim.session.driver import drive
 from cosim.session.machine_program import KernelFacts
-from cosim.session.network import CompiledModel, Execution
+from cosim.session.network import CompiledModel, Execution, predictor
 from cosim.session.onnxruntime_comparison import ModelComparison, compare_model
 from cosim.session.operators import OperatorResult, ProgramRun, difference, equal, operators_of
 from cosim.session.results import Check, check, results_check
@@ -134,6 +135,9 @@ class ModelRun(Run):
     def outputs(self) -> Arrays:
         """The outputs of the model."""
         return dict(self.found)
+
+    def _predictor(self) -> Predictor | None:
+        return predictor(self.model.network, self.inputs, self.tensors)
 
     def _results_check(self) -> Check:
         values = sum(array.size for r in self.results for array in r.values.values())

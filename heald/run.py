@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,11 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cosim import trace
+from cosim.advice import Advice, Predictor, advise
 from cosim.compare import Divergence
 from cosim.job import Simulator
 from cosim.session.driver import Prepared, Progress, drive
 from cosim.session.results import Check, Result, check, results_check, runs_checks, utilization
-from cosim.session.tile_program import PreparedProgram
+from cosim.session.tile_program import PreparedProgram, ProgramResult
 from cosim.settings import MemorySettings
 from heald.comparison import Comparison, Side
 from heald.files import write_text
@@ -34,6 +36,7 @@ class Run:
 
     `title` is what ran, `memories` are those behind the ports, `results` has an entry for each program.
     `reference` is what results were compared with, `waves` the file of waves that the simulator wrote.
+    `advice` is what bounds it and what would help, once `advise` or `report` was called.
     """
 
     title: str
@@ -46,6 +49,7 @@ class Run:
     sim: str = ""
     reference: str = "NumPy"
     waves: Path | None = None
+    advice: Advice | None = None
 
     @property
     def correct(self) -> bool:
@@ -149,7 +153,27 @@ class Run:
         # Draws with libraries that take time to import.
         from heald.report.html import render
 
+        self.advise()
         render.write(self.page(), Path(file))
+
+    def advise(self, progress: Progress = lambda text: None) -> Advice | None:
+        """What bounds it, and what would help most: other machines are compiled for and predicted.
+
+        Page and JSON have it from then on. None of a loop on the CGRA, and where the machine stopped.
+        """
+        predict = None if any(r.predicted.error for r in self.results) else self._predictor()
+        if self.advice is None and predict is not None and self.model_cycles:
+            causes: Counter[str] = Counter()
+            for result in self.results:
+                causes.update(result.causes)
+            about = (self.model_cycles, causes, self.config, self.memories)
+            self.advice = advise(*about, predict, progress)
+        return self.advice
+
+    def _predictor(self) -> Predictor | None:
+        """What predicts its cycles on other machines."""
+        (result,) = self.results
+        return result.elsewhere if isinstance(result, ProgramResult) else None
 
     def page(self) -> RunReport:
         """What the page of the run shows."""
@@ -157,7 +181,8 @@ class Run:
 
     def _page(self) -> RunReport:
         """The page without its programs."""
-        return RunReport(self.title, self.config, self.memories, self.checks, (), (), facts=self._facts())
+        about = (self.title, self.config, self.memories, self.checks)
+        return RunReport(*about, (), (), facts=self._facts(), advice=self.advice)
 
     def _facts(self) -> dict[str, str]:
         """How long everything took, and by what, for people."""
@@ -216,6 +241,7 @@ class Run:
             "islands": [],
             "fixed_point": {},
             "ii": [],
+            "advice": self.advice and self.advice.as_dict(),
         }
 
     def __repr__(self) -> str:

@@ -7,12 +7,14 @@ steps before it really made.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from cosim.advice import Advice, Predictor, advise
 from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.session.driver import Prepared
@@ -22,6 +24,7 @@ from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.check import Verdict
 from sw.compile.memory import Kind
 from sw.compile.stages import Compiled
@@ -148,6 +151,35 @@ def predict_model(
         predicted = predict(model.config, job, values=False)
         made.append(ModelProgramPrediction.of(program, job, predicted, verdict))
     return Prediction(settings.behind(model.config), settings, model.steps, tuple(made))
+
+
+def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
+    """What compiles a network for other machines and predicts its cycles, as `advise` asks for it."""
+
+    def cycles(config: MachineConfig, settings: MemorySettings) -> int:
+        model = compile_model(network, config, bandwidth=settings.bandwidth)
+        found = predict_model(model, inputs, settings, tensors)
+        wrong = [*model.failures, *(p.predicted.error for p in found.programs if p.predicted.error)]
+        if wrong:
+            raise InputError(f"the program for this machine does not hold: {wrong[0]}")
+        return found.cycles
+
+    return cycles
+
+
+def advice_on(network: Network, config: MachineConfig, progress: Callable[[str], None]) -> Advice | None:
+    """What bounds a network on a machine and what would help most, all of it predicted.
+
+    None where the host does all of it.
+    """
+    inputs, settings = draw_inputs(network, 0), MemorySettings.of(config)
+    tensors = reference.run(network, inputs, everything=True)
+    made = predict_model(compile_model(network, config, progress=progress), inputs, settings, tensors)
+    causes: Counter[str] = Counter()
+    for program in made.programs:
+        causes.update(program.causes)
+    again = predictor(network, inputs, tensors)
+    return advise(made.cycles, causes, config, settings, again, progress) if made.cycles else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,10 @@ class ProgramResult(Result):
     compiled: CompiledProgram
     memory: np.ndarray
 
+    def elsewhere(self, config: MachineConfig, settings: MemorySettings) -> int:
+        """Its cycles on another machine and with other memories, as `advise` asks for them."""
+        return prepare(self.compiled.bound.source, config, settings).prediction.cycles
+
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
         return super().as_dict() | {

@@ -25,21 +25,32 @@ if TYPE_CHECKING:
 @changes
 @reading
 @known
+@click.option(
+    "--advise", is_flag=True, help="Predict its cycles: what bounds them, and what would help most."
+)
 @as_json
 def command(
-    model: Path, hw: str | None, settings: tuple[str, ...], inputs: Path | None, json_: bool, **options: Any
+    model: Path,
+    hw: str | None,
+    settings: tuple[str, ...],
+    inputs: Path | None,
+    advise: bool,
+    json_: bool,
+    **options: Any,
 ) -> int:
     """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
 
     Nodes that may run once others do are told apart. With --hw or --set it is compiled, and what is too much
-    for that machine is told too. The last lines say what moves between machine and host. Exit code 1
-    where a node is refused, which with --allow-host are those alone that the host cannot execute either.
+    for that machine is told too; --advise predicts its cycles there as well. The last lines say what moves
+    between machine and host. Exit code 1 where a node is refused, which with --allow-host are those alone
+    that the host cannot execute either.
     """
+    from cosim.session.network import advice_on
     from heald.cli.run_files import read_inputs
     from sw.graph import accuracy
     from sw.graph.islands import islands, told
 
-    config = machine(hw or "default", settings) if hw is not None or settings else None
+    config = machine(hw or "default", settings) if hw is not None or settings or advise else None
     source, allow_host = model_source(model, options | {"allow_host": True}), options["allow_host"]
     if inputs is not None:
         source = source.given(read_inputs(inputs, source))
@@ -50,6 +61,10 @@ def command(
     code = 1 if lost or ((refusals or source.hosted) and not allow_host) else 0
     found = () if network is None else islands(network, network.operators)
     fixed_ = {} if network is None else network.accuracy
+    advice = None
+    if advise and network is not None and config is not None:
+        with source.named(), shown(note) as say:
+            advice = advice_on(network, config, say)
     if json_:
         print_json(
             {
@@ -59,6 +74,7 @@ def command(
                 "operators": [] if network is None else _operators(network),
                 "islands": [island.as_dict() for island in found],
                 "fixed_point": {n: a.as_dict() for n, a in fixed_.items()},
+                "advice": advice and advice.as_dict(),
             }
         )
         return code
@@ -67,6 +83,8 @@ def command(
         click.echo(line if allow_host else f"with --allow-host: {line}")
     for line in accuracy.told(fixed_):
         click.echo(line)
+    for sentence in advice.sentences if advice is not None else ():
+        click.echo(sentence)
     return code
 
 

@@ -198,6 +198,8 @@ def _ran(asked: _Run, say: Progress) -> Run:
         if asked.options["compare"]:
             say("onnxruntime executes the model")
             run.compare_reference()
+        if asked.options["report"]:
+            run.advise(say)
     return replace(run, title=asked.title)
 
 

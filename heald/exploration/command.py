@@ -13,7 +13,8 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from heald.exploration import energy, worker
+from cosim import energy
+from heald.exploration import worker
 from heald.exploration.evaluate import (
     LoadedModel,
     Workload,

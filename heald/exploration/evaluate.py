@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,11 +16,11 @@ import numpy as np
 
 from cosim import toolchain
 from cosim.backends import simulator
+from cosim.energy import Table, moved, spent
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
 from cosim.settings import MemorySettings
 from heald import partition
-from heald.exploration.energy import Table, counted, energy
 from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
 from heald.model_run import run_model
 from heald.sources import GraphSource
@@ -124,23 +125,16 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
 
 
 def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
-    config = made.config
-    moved = dict.fromkeys(PORTS, 0)
-    spent: dict[str, float] = {}
+    passed, energies = Counter(dict.fromkeys(PORTS, 0)), Counter[str]()
     instructions = 0
     for run in made.programs:
         assert isinstance(run, ModelProgramPrediction)
-        counters = run.predicted.counters
-        here = {p: counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
-        executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
-        used = counted(run.program) | {"instructions": executed, "cycles": run.predicted.cycles}
-        for what, value in energy(table, config, used, here, len(run.predicted.stored)).items():
-            spent[what] = spent.get(what, 0.0) + value
-        moved = {p: moved[p] + here[p] for p in PORTS}
-        instructions += executed
+        passed.update(moved(made.config, run.predicted))
+        energies.update(spent(table, run.program, run.predicted))
+        instructions += sum(v for n, v in run.predicted.counters.items() if n.endswith("_INSTRUCTIONS"))
     operators = tuple(_operator(o) for o in made.operators if isinstance(o, OperatorResult))
-    macs = sum(o.macs for o in operators)
-    return ModelMetrics(name, made.cycles, macs, instructions, len(made.programs), moved, spent, operators)
+    counts = (made.cycles, sum(o.macs for o in operators), instructions, len(made.programs))
+    return ModelMetrics(name, *counts, dict(passed), dict(energies), operators)
 
 
 def _operator(o: OperatorResult) -> OperatorMetrics:

@@ -96,7 +96,7 @@ def test_the_page_needs_nothing_else_and_shows_every_figure(
     assert heald("compare", *files, "--report", tmp_path / "c.html").code == 0
     page, found = (tmp_path / "c.html").read_text(), hd.compare(*files)
     assert "src=" not in page
-    assert page.count("<svg ") == 1
+    assert page.count('<svg class="pair" ') == 1
     for pair in (*found.operators, found.total):
         assert all(f">{text}</td>" in page for text in pair.texts if text)
     assert set(Page(page).sections) >= {"configuration", "cycles", "operators"}

@@ -225,7 +225,7 @@ def test_points_of_the_roofline_are_work_per_byte_and_cycle() -> None:
     assert "all ports together: 32 bytes per cycle" in svg
     assert "load A or load B or load C or store alone: 8 bytes per cycle" in svg
     grid = replace(made, config=made.config.replace(cgra=load_fabric("torus4x4")))
-    assert "grid: 16 operations per cycle" in roofline(grid)
+    assert "CGRA: 16 operations per cycle" in roofline(grid)
 
 
 def test_the_memory_map_shows_every_tensor_over_its_operators() -> None:

@@ -81,7 +81,9 @@ def test_every_preset_has_a_grid_that_can_be_taken_away(tmp_path: Path) -> None:
     for name in config.preset_names():
         machine = config.load(name)
         assert machine.cgra is not None
-        assert machine.cgra.name == {"tiny": "small3x3", "test": "compact4x4", "lean": "shared4x4"}.get(name, "vector3x4")
+        assert machine.cgra.name == {"tiny": "small3x3", "test": "compact4x4", "lean": "shared4x4"}.get(
+            name, "vector3x4"
+        )
         assert config.load(name, dict([config.parse_setting("cgra=none")])) == machine.replace(cgra=None)
     (tmp_path / "a.toml").write_text('preset = "test"\nname = "test"\ncgra = "none"\n')
     assert config.load(str(tmp_path / "a.toml")) == config.load("test").replace(cgra=None)

@@ -95,6 +95,7 @@ const Influence = (() => {
         element(svg, "text", { x: tx, y: ty, ...turn }, short);
       });
       figure.prepend(caption);
+      Export.offer(svg, label, () => Export.text(svg));
       return figure;
     }
 

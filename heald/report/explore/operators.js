@@ -4,7 +4,7 @@
 const Operators = (() => {
   const byId = id => document.getElementById(id), n = Numbers.plain;
   const sum = values => values.reduce((a, b) => a + b, 0);
-  const HEADS = [["#", "number"], ["Operator"], ["Kind"], ["Runs on"], ["From cycle", "number"], ["To", "number"],
+  const HEADS = [["#", "number"], ["Operator", "name"], ["Kind"], ["Runs on"], ["From cycle", "number"], ["To", "number"],
     ["Cycles", "number"], ["Lower bound", "number"], ["Bound by"], ["MACs", "number"], ["Bytes moved", "number"]];
 
   // The columns of a model as one object per operator.
@@ -28,6 +28,7 @@ const Operators = (() => {
         if (tag === "th") cell.scope = "col";
         cell.className = HEADS[i][1] || "";
         cell.textContent = text;
+        if (HEADS[i][1] === "name") cell.title = text;
         made.append(cell);
       });
     };

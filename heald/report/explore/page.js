@@ -103,7 +103,11 @@ const Explore = { selected: -1 };
     Explore.influence = Influence.create(Explore);
     const hasFigures = points.data.metrics.length > 0;
     document.documentElement.dataset.figures = hasFigures ? "yes" : "no";
-    if (hasFigures) Explore.plot = Plot.create(Explore);
+    if (hasFigures) {
+      Explore.plot = Plot.create(Explore);
+      Export.offer(byId("board"), "front", Explore.plot.picture);
+    }
+    Export.diagrams();
     apply();
     const [first] = [...points.data.front, ...points.data.number];
     await select(first === undefined ? -1 : points.place.get(first));

@@ -68,30 +68,27 @@ const Pictures = (() => {
     const across = [...found.map(o => o.x), ridge / 4, ridge * 4], up = [...found.map(o => o.y), peak, peak / 16];
     const xs = Numbers.scale(Math.min(...across) / room, Math.max(...across) * room, true);
     const ys = Numbers.scale(Math.min(...up) / room, Math.max(...up) * room, true);
-    const svg = drawing(place, width, height, `Roofline: peak ${peak} MACs per cycle, ${found.length} operators`);
+    const lines = roofs(machine), label = `Roofline: peak ${peak} MACs per cycle, ${found.length} operators`;
+    const svg = drawing(place, width, height + 18 * lines.length, label);
     const [x, y] = axes(svg, xs, ys, frame);
-    roofs(svg, machine, xs, ys, x, y, frame.right);
+    lines.forEach(({ each, style, text }, i) => {
+      const low = Math.max(xs.low, ys.low / each), high = Math.min(xs.high, peak / each);
+      if (!each) element(svg, "path", { class: style, d: `M${frame.left} ${y(peak)}H${frame.right}` });
+      else if (low < high) element(svg, "path", { class: style, d: `M${x(low)} ${y(low * each)}L${x(high)} ${y(high * each)}` });
+      const at = height + 8 + 18 * i;
+      element(svg, "path", { class: style, d: `M${frame.left} ${at}h40` });
+      element(svg, "text", { class: "small", x: frame.left + 48, y: at + 4 }, text);
+    });
     marks(svg, found, x, y);
-    names(svg, found, x, y, frame.right);
+    names(svg, found, x, y, y(peak), frame);
     return found.length;
   }
 
-  function roofs(svg, { peak, rate, ports }, xs, ys, x, y, right) {
-    element(svg, "path", { class: "roof", d: `M${x(Math.max(xs.low, peak / rate))} ${y(peak)}H${right}` });
-    const text = `array: ${n(peak)} MACs per cycle`;
-    element(svg, "text", { class: "small halo end", x: right - 4, y: y(peak) - 7 }, text);
-    const alone = ports.map(([each, name]) => [each, `${name} alone`, "roof dashed"]);
-    for (const [each, name, style] of [[rate, "all ports together", "roof"], ...alone]) {
-      const low = Math.max(xs.low, ys.low / each), high = Math.min(xs.high, peak / each);
-      if (low >= high) continue;
-      const [x0, y0, x1, y1] = [x(low), y(low * each), x(high), y(high * each)];
-      element(svg, "path", { class: style, d: `M${x0} ${y0}L${x1} ${y1}` });
-      // The text stands along the line, above it.
-      const turn = Math.atan2(y1 - y0, x1 - x0) * 180 / Math.PI;
-      const tx = x0 + 0.06 * (x1 - x0), ty = y0 + 0.06 * (y1 - y0) - 6;
-      const attributes = { class: "small halo", x: tx, y: ty, transform: `rotate(${turn} ${tx} ${ty})` };
-      element(svg, "text", attributes, `${name}: ${each} bytes per cycle`);
-    }
+  // The lines of a machine: the array's peak, and what its ports deliver (`each` bytes per cycle).
+  function roofs({ peak, rate, ports }) {
+    const told = (each, name, style) => ({ each, style, text: `${name}: ${n(each)} bytes per cycle` });
+    return [{ each: 0, style: "roof array", text: `array: ${n(peak)} MACs per cycle` },
+      told(rate, "all ports together", "roof"), ...ports.map(([each, name]) => told(each, `${name} alone`, "roof dashed"))];
   }
 
   function marks(svg, found, x, y) {
@@ -107,21 +104,35 @@ const Pictures = (() => {
     }
   }
 
-  // Numbers of operators: points side by side have one text, and no text covers another one.
-  function names(svg, found, x, y, right) {
-    const groups = new Map(), taken = [];
-    for (const o of found) {
-      const key = `${Math.round(x(o.x) / 48)},${Math.round(y(o.y) / 16)}`;
+  // Where a text may stand, seen from its point: beside it, then further away.
+  const AROUND = [[10, 4], [10, -8], [10, 16], [-10, 4], [-10, -8], [-10, 16],
+    ...[34, 50, 66, 82, -26, -42].flatMap(dy => [[14, dy], [-14, dy]])];
+
+  // Names of operators, those of most cycles first; points on top of each other have one, and no text covers another.
+  function names(svg, found, x, y, peak, frame) {
+    const groups = new Map(), taken = [[frame.left, peak - 2, frame.right, peak + 2]];
+    for (const o of [...found].sort((a, b) => b.cycles - a.cycles)) {
+      const key = `${Math.round(x(o.x) / 14)},${Math.round(y(o.y) / 14)}`;
       groups.set(key, [...groups.get(key) || [], o]);
+      taken.push([x(o.x) - 8, y(o.y) - 8, x(o.x) + 8, y(o.y) + 8]);
+      if (o.most) taken.push([x(o.x) - 8, y(o.most) - 4, x(o.x) + 8, y(o.most) + 4]);
     }
-    for (const group of [...groups.values()].sort((a, b) => a[0].x - b[0].x)) {
-      const numbers = group.map(o => o.number), at = group.map(o => x(o.x)), beyond = Math.max(...at) > right - 60;
-      const text = numbers.slice(0, 4).join(", ") + (numbers.length > 4 ? " …" : ""), long = 7 * text.length;
-      const tx = beyond ? Math.min(...at) - 10 : Math.max(...at) + 8, from = beyond ? tx - long : tx, to = from + long;
-      let ty = Math.max(...group.map(o => y(o.y))) + 14;
-      while (taken.some(t => from < t.to && to > t.from && Math.abs(t.ty - ty) < 12)) ty += 12;
-      taken.push({ from, to, ty });
-      element(svg, "text", { class: beyond ? "small end" : "small", x: tx, y: ty }, text);
+    const free = b => b[0] >= frame.left && b[1] >= 0 && b[2] <= frame.right && b[3] <= frame.bottom
+      && taken.every(t => b[2] <= t[0] || t[2] <= b[0] || b[3] <= t[1] || t[3] <= b[1]);
+    for (const group of groups.values()) {
+      const numbers = group.map(o => o.number).sort((a, b) => a - b), told = group[0], cx = x(told.x), cy = y(told.y);
+      const short = numbers.slice(0, 4).join(", ") + (numbers.length > 4 ? " …" : "");
+      const name = told.name.length > 24 ? `${told.name.slice(0, 23)}…` : told.name;
+      place: for (const text of [`${short} ${name}`, short]) {
+        for (const [dx, dy] of AROUND) {
+          const long = 7.2 * text.length, left = dx > 0 ? cx + dx : cx + dx - long, box = [left, cy + dy - 11, left + long, cy + dy + 4];
+          if (!free(box)) continue;
+          taken.push(box);
+          if (dy < -13 || dy > 23) element(svg, "path", { class: "pale", d: `M${cx} ${cy}L${cx + dx} ${cy + dy - 4}` });
+          element(svg, "text", { class: dx > 0 ? "small halo" : "small halo end", x: cx + dx, y: cy + dy }, text);
+          break place;
+        }
+      }
     }
   }
 

@@ -148,17 +148,23 @@ const Plot = (() => {
       width = Math.max(240, Math.floor(base.clientWidth || box.width));
       height = base.clientHeight || 460;
       place();
-      const c = context(base);
-      axes(c);
-      c.save();
-      c.beginPath();
-      c.rect(LEFT, TOP, width - LEFT - RIGHT, height - TOP - BOTTOM);
-      c.clip();
       const groups = { out: [], beyond: [], behind: [], front: [] };
       for (const i of drawn) {
         const group = !app.shown[i] ? "out" : points.isInfeasible(i) ? "beyond" : points.onFront[i] ? "front" : "behind";
         groups[group].push(i);
       }
+      paint(context(base), groups);
+      overlay();
+      legend(groups);
+      return groups;
+    }
+
+    function paint(c, groups) {
+      axes(c);
+      c.save();
+      c.beginPath();
+      c.rect(LEFT, TOP, width - LEFT - RIGHT, height - TOP - BOTTOM);
+      c.clip();
       c.fillStyle = colour("line");
       discs(c, groups.out, 1.5);
       // Where there are thousands they let each other be seen.
@@ -172,8 +178,16 @@ const Plot = (() => {
       discs(c, groups.front, 4.6);
       for (const i of drawn) confirmed(c, i);
       c.restore();
-      overlay();
-      legend(groups);
+    }
+
+    // The plot as it is seen, as the text of an SVG.
+    function picture() {
+      const recorded = new Export.Recorder(width, height, text => base.getContext("2d").measureText(text));
+      recorded.fillStyle = colour("page");
+      recorded.textBaseline = "alphabetic";
+      recorded.fillRect(0, 0, width, height);
+      paint(recorded, draw());
+      return recorded.text();
     }
 
     function crosses(c, indices, style, size) {
@@ -386,7 +400,7 @@ const Plot = (() => {
     }
 
     start();
-    return { draw, overlay, mark, view, place: i => [px[i], py[i]], line: () => line, hovered: () => hovered };
+    return { draw, picture, overlay, mark, view, place: i => [px[i], py[i]], line: () => line, hovered: () => hovered };
   }
 
   return { create };

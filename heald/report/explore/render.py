@@ -36,7 +36,10 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
         policy=POLICY,
         version=heald.__version__,
         style=file(_SHARED, "style.css") + file(_PACKAGE, "style.css"),
-        scripts=[file(_SHARED, "packed.js"), *(file(_PACKAGE, name) for name in SCRIPTS)],
+        scripts=[
+            *(file(_SHARED, name) for name in ("packed.js", "export.js")),
+            *(file(_PACKAGE, name) for name in SCRIPTS),
+        ],
         states=[(state.value, counts[state]) for state in State if counts[state]],
         objectives=[(_label(n), "more" if d == MAXIMIZE else "less") for n, d in found.objectives.items()],
         influence=_influence(found),

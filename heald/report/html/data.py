@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cosim.advice import Advice
 from cosim.compare import Divergence
 from cosim.job import Job, Outcome
 from cosim.session.onnxruntime_comparison import ModelComparison
@@ -26,7 +27,8 @@ class OperatorRow(Bounded):
     excluded; operators may overlap. `cycles`, `causes` and `utilization` are those of all tables.
     `macs` are multiply-accumulates on the array, `operations` those of the CGRA. `bounds` are lower bounds of
     cycles by resource (a key of `RESOURCES`), `moved` bytes by memory port. `nodes` are the nodes of the
-    model that it stands for, `plan` says in a sentence why it is cut as it is.
+    model that it stands for, `plan` says in a sentence why it is cut as it is. `fill` are the bytes that it
+    uses of memories on the chip (a key of `MEMORIES`).
     """
 
     name: str
@@ -45,6 +47,7 @@ class OperatorRow(Bounded):
     cycles: int = 0
     causes: Mapping[str, int] = field(default_factory=dict)
     utilization: float = 0.0
+    fill: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def span(self) -> int:
@@ -115,7 +118,8 @@ class TensorRow:
 class RunReport:
     """A whole run. `facts` are further lines for people, by name (simulator, seconds, seed).
 
-    `compared` is the comparison with onnxruntime, if there is one.
+    `compared` is the comparison with onnxruntime, if there is one, `advice` what bounds the run. `fill` are
+    the bytes that are used of memories on the chip, `energy` is in pJ by component (`energy_source`).
     """
 
     title: str
@@ -129,6 +133,10 @@ class RunReport:
     tensors: tuple[TensorRow, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     compared: ModelComparison | None = None
+    advice: Advice | None = None
+    fill: Mapping[str, int] = field(default_factory=dict)
+    energy: Mapping[str, float] = field(default_factory=dict)
+    energy_source: str = ""
 
     @property
     def verified(self) -> bool:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from heald.report.html.data import RunReport, TensorRow
-from heald.report.html.svg import Drawing
+from heald.report.html.svg import CHARACTER, Drawing, shortened
 from heald.report.numbers import bytes_text
 
 _WIDTH, _LEFT, _STRIP, _TOP, _BOTTOM = 860.0, 128.0, 16.0, 30.0, 14.0
@@ -80,11 +80,10 @@ def memory_map(report: RunReport) -> str:
             f"operators {t.first + 1} to {t.last + 1}"
         )
         d.box(x + 0.5, y + 0.5, max(1.5, width - 1), max(1.5, height - 1), f"tensor k{styles[t.kind]}", title)
-        room = int((width - 8) / 6)
-        if height >= 11 and room >= 3:
+        room = int((width - 8) / CHARACTER)
+        if height >= 17 and room >= 3:
             text = f"{t.name}  {bytes_text(t.size)}"
-            shown = t.name if len(text) > room else text
-            shown = shown if len(shown) <= room else shown[: room - 1] + "…"
+            shown = shortened(t.name if len(text) > room else text, room)
             d.text(x + 5, y + min(height / 2 + 4, 14), shown, "small halo")
     return str(d)
 
@@ -96,4 +95,4 @@ def _strip(d: Drawing, tensors: tuple[TensorRow, ...], bottom: float, styles: di
     d.box(_LEFT, _TOP, _STRIP - 4, bottom - _TOP, "frame", "the same addresses to scale")
     for t in tensors:
         y = _TOP + (t.address - low) * scale
-        d.box(_LEFT, y, _STRIP - 4, max(0.5, t.size * scale), f"tensor k{styles[t.kind]}", t.name)
+        d.box(_LEFT, y, _STRIP - 4, max(0.5, t.size * scale), f"tensor strip k{styles[t.kind]}", t.name)

@@ -38,13 +38,16 @@
       svg.setAttribute("role", "img");
       svg.setAttribute("aria-label", `${described.name}, step ${number} of ${described.ii}`);
     };
+    Export.offer(article.querySelector(".drawing"), described.name,
+      () => Export.text(root.querySelector("svg"), "#ffffff"));
     input.addEventListener("input", show);
     show();
   }
 
   async function tiling(details, described) {
-    const picture = await Packed.string(described.picture);
-    details.querySelector("img").src = URL.createObjectURL(new Blob([picture], { type: "image/svg+xml" }));
+    const picture = await Packed.string(described.picture), image = details.querySelector("img");
+    Export.offer(image.parentElement, described.title, () => Promise.resolve(picture));
+    image.src = URL.createObjectURL(new Blob([picture], { type: "image/svg+xml" }));
   }
 
   async function drawings() {
@@ -59,10 +62,12 @@
 
   async function start() {
     for (const table of document.querySelectorAll("table.sortable")) sortable(table);
+    Export.diagrams();
     const text = id => document.getElementById(id).textContent;
     const [description, data] = await Promise.all(
       [Packed.string(text("timeline-description")), Packed.bytes(text("timeline-columns"))]);
     Timeline.open(Lanes.unpack(JSON.parse(description), data));
+    Export.offer(document.getElementById("board"), "timeline", Timeline.picture);
     document.documentElement.dataset.firstPicture = Math.round(performance.now());
     // Afterwards, one at a time, so that the timeline is there first.
     await drawings();

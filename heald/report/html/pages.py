@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cosim import energy
 from cosim.session.operators import OperatorResult, ProgramRun
 from cosim.session.results import Result
 from cosim.session.tile_program import ProgramResult
+from cosim.session.usage import fill, operations
 from heald.report.html.data import Kernel, OperatorRow, ProgramTimeline, RunReport, TensorRow, Tiling
 
 if TYPE_CHECKING:
@@ -92,10 +95,23 @@ def of_model(
         _run(run, owners={at: own[i] for at, i in run.program.operator_of.items()})
         for run, own in zip(results, rows, strict=True)
     ]
+    table, energies, fills = energy.read(None), Counter[str](), Counter[str]()
+    used: dict[int, dict[str, Any]] = {}
+    for run, own in zip(results, rows, strict=True):
+        whole, each = fill(run.program)
+        fills |= Counter(whole)
+        energies.update(energy.spent(table, run.program, run.observed))
+        used |= {
+            i: {"fill": f, "operations": n}
+            for i, f, n in zip(own, each, operations(run.program), strict=True)
+        }
     return replace(
         page,
-        operators=tuple(_operator(o) for o in operators),
+        operators=tuple(replace(_operator(o), **used.get(i, {})) for i, o in enumerate(operators)),
         runs=tuple(runs),
+        fill=fills,
+        energy=energies,
+        energy_source=table.source,
         # Those that were read from a directory have no mapping.
         kernels=tuple(
             Kernel(

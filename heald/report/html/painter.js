@@ -2,7 +2,9 @@
 // Draws the timeline on a canvas: for each pixel what it holds, or single slices where there is room.
 
 const Painter = (() => {
-  const ROW = 12, GAP = 5, TOP = 44, CHARACTER = 6.2;
+  const ROW = 12, GAP = 5, TOP = 44;
+  // From top to bottom: what computes and moves, then what drives it.
+  const ORDER = { engine: 0, grid: 1, warp: 2, channel: 3 };
 
   function colours() {
     const style = getComputedStyle(document.documentElement);
@@ -14,10 +16,10 @@ const Painter = (() => {
   }
 
   // Where lanes are, from top to bottom; heights in pixels.
-  function layout(lanes, shown) {
-    let y = TOP;
+  function layout(lanes, shown, divergence) {
+    let y = TOP + (divergence ? 16 : 0);
     const rows = [];
-    for (const lane of lanes) {
+    for (const lane of [...lanes].sort((a, b) => ORDER[a.kind] - ORDER[b.kind])) {
       if (!shown.has(lane.kind)) continue;
       const last = rows[rows.length - 1];
       if (last && last.lane.kind !== lane.kind) y += 8;
@@ -74,7 +76,7 @@ const Painter = (() => {
       context.fillRect(x, 14, 1, size.height - 14);
       context.fillStyle = c.dim;
       const text = Math.round(t).toLocaleString("en-GB");
-      if (x + 3 + text.length * CHARACTER < left + width) context.fillText(text, x + 3, 8);
+      if (x + 3 + context.measureText(text).width < left + width) context.fillText(text, x + 3, 8);
     }
     context.fillStyle = c.dim;
     context.fillText("cycle", 4, 8);
@@ -84,10 +86,12 @@ const Painter = (() => {
     const { context, c, left, width } = f;
     context.fillStyle = c.dim;
     context.fillText("operator", 4, 29);
-    let last = -1;
+    let last = -1, at = 0;
+    // Their cycles follow each other, where their spans overlap.
     f.state.operators.forEach((operator, i) => {
-      const x0 = Math.max(left, left + (operator.start - f.from) * f.scale);
-      const x1 = Math.min(left + width, left + (operator.end - f.from) * f.scale);
+      const x0 = Math.max(left, left + (at - f.from) * f.scale);
+      at += operator.cycles;
+      const x1 = Math.min(left + width, left + (at - f.from) * f.scale);
       if (x1 <= left || x0 >= left + width || (x1 - x0 < 1 && Math.round(x0) === last)) return;
       last = Math.round(x0);
       context.fillStyle = i % 2 ? c.held : c.line;
@@ -98,10 +102,16 @@ const Painter = (() => {
 
   // A text in a box, shortened to what fits.
   function words(f, text, x0, x1, y, colour) {
-    const room = Math.floor((x1 - x0 - 6) / CHARACTER);
-    if (room < 3) return;
+    const room = x1 - x0 - 6, width = t => f.context.measureText(t).width;
+    let count = text.length;
+    if (width(text) > room) {
+      count = Math.floor(count * room / width(text));
+      while (count > 1 && width(text.slice(0, count) + "…") > room) count--;
+      if (count < 2) return;
+      text = text.slice(0, count) + "…";
+    }
     f.context.fillStyle = colour;
-    f.context.fillText(text.length <= room ? text : text.slice(0, room - 1) + "…", x0 + 4, y);
+    f.context.fillText(text, x0 + 4, y);
   }
 
   function label(f, row, focused) {
@@ -171,7 +181,7 @@ const Painter = (() => {
   // The instruction of an engine, with its operator where both fit.
   function entry(f, code, x0, x1, y) {
     const name = f.state.instructions.name[code >> 1], both = Words.short(f.state, code);
-    words(f, (both.length + 1) * CHARACTER < x1 - x0 ? both : name, x0, x1, y, f.c.page);
+    words(f, f.context.measureText(both).width + 8 < x1 - x0 ? both : name, x0, x1, y, f.c.page);
   }
 
   function hatched(f, lane, side, y, first, last) {
@@ -235,11 +245,8 @@ const Painter = (() => {
       context.lineTo(x, 21);
       context.fill();
       if (text) {
-        const wide = text.length * CHARACTER + 8, right = x + wide + 8 > size.width;
-        context.fillStyle = c.page;
-        context.fillRect(right ? x - wide - 6 : x + 6, 13, wide, 14);
-        context.fillStyle = colour;
-        context.fillText(text, right ? x - wide - 2 : x + 10, 20);
+        const wide = context.measureText(text).width + 8, right = x + wide + 8 > size.width;
+        context.fillText(text, right ? x - wide - 2 : x + 10, 47);
       }
     };
     if (state.selected) {

@@ -11,6 +11,7 @@ from markupsafe import Markup
 import heald
 from cosim.causes import CAUSES
 from cosim.session.results import RESOURCES
+from cosim.session.usage import MEMORIES, capacity
 from heald.files import write_text
 from heald.report.html.data import Kernel, RunReport
 from heald.report.html.environment import POLICY, as_json, file, template, text
@@ -23,7 +24,14 @@ from hw.fabric.draw import document
 from sw.cgra.draw import panel
 
 _PACKAGE = "heald.report.html"
-SCRIPTS = ("packed.js", "lanes.js", "painter.js", "timeline.js", "page.js")
+SCRIPTS = ("packed.js", "lanes.js", "painter.js", "export.js", "timeline.js", "page.js")
+#: Components of the energy, for people (`cosim.energy.energy`).
+ENERGY = {
+    "memory": "memory outside of the chip",
+    **{"buffer_a": "input buffer A", "buffer_b": "input buffer B", "accumulator": "accumulator"},
+    **{"scratchpad": "scratchpad", "output_buffer": "output buffer", "array": "array", "grid": "CGRA"},
+    "control": "instructions and clock",
+}
 
 
 def write(report: RunReport, path: Path) -> None:
@@ -54,6 +62,9 @@ def render(report: RunReport) -> str:
         points=points(report),
         memory=Markup(memory_map(report)),
         kinds=kinds(report),
+        held=_held(report),
+        chip=_chip(report),
+        energy=[(name, ENERGY[name], value) for name, value in report.energy.items()],
         timeline=description,
         columns=columns,
         events=sum(len(run.observed.events) for run in report.runs),
@@ -63,6 +74,25 @@ def render(report: RunReport) -> str:
         machine=_machine(report),
         ports=_ports(report),
     )
+
+
+def _held(report: RunReport) -> Counter[str]:
+    """Bytes of tensors by their kind."""
+    found: Counter[str] = Counter()
+    for tensor in report.tensors:
+        found[tensor.kind] += tensor.size
+    return found
+
+
+def _chip(report: RunReport) -> list[dict[str, Any]]:
+    """Memories on the chip: size, bytes that are used, and the operator that uses most."""
+    found = []
+    for key, size in capacity(report.config).items():
+        most = max(report.operators, key=lambda o: o.fill.get(key, 0), default=None)
+        by = most.name if most is not None and most.fill.get(key) else ""
+        used = report.fill.get(key, 0)
+        found.append({"key": key, "name": MEMORIES[key], "size": size, "used": used, "operator": by})
+    return found
 
 
 def _machine(report: RunReport) -> list[tuple[str, str, str]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 
 from cosim.session.results import RESOURCES
 from heald.report.html.data import OperatorRow, RunReport
-from heald.report.html.svg import Drawing, LogAxis
+from heald.report.html.svg import Drawing, Labels, LogAxis, shortened
 from heald.report.numbers import bytes_text, number_text
 from hw.config import PORTS
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 62.0, 16.0, 22.0, 46.0
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 82.0, 16.0, 22.0, 46.0
 
 
 @dataclass(frozen=True)
@@ -43,75 +42,85 @@ def points(report: RunReport) -> list[Point]:
 
 
 def roofline(report: RunReport) -> str:
-    """The picture as SVG."""
-    config, rates = report.config, [report.settings.bandwidth[port] for port in PORTS]
-    found = points(report)
-    peaks = {"array": float(config.macs_per_cycle)}
-    if config.cgra is not None:
-        peaks["grid"] = float(config.cgra.size)
-    ridge = max(peaks.values()) / sum(rates)
+    """The picture as SVG, with what its lines are below it."""
+    found, lines = points(report), _lines(report)
+    rates, peaks = ([line.value for line in lines if line.slope is slope] for slope in (True, False))
+    ridge = max(peaks) / max(rates)
     across = [p.x for p in found] + [ridge / 4, ridge * 8]
-    up = [p.y for p in found] + [*peaks.values(), min(peaks.values()) / 16]
+    up = [p.y for p in found] + [p.most for p in found if p.most] + [*peaks, min(peaks) / 4]
     x = LogAxis.around(across, _LEFT, _WIDTH - _RIGHT)
     y = LogAxis.around(up, _HEIGHT - _BOTTOM, _TOP)
-    label = f"Roofline: array's peak {peaks['array']:g} per cycle, {len(found)} operators"
-    d = Drawing(_WIDTH, _HEIGHT, label)
+    label = f"Roofline: array's peak {peaks[0]:g} per cycle, {len(found)} operators"
+    d = Drawing(_WIDTH, _HEIGHT + 18 * len(lines) + 6, label)
     d.axes(x, y, "operations per byte moved", "operations per cycle")
-    _peaks(d, x, y, peaks)
-    _slopes(d, x, y, report, max(peaks.values()))
+    for number, line in enumerate(lines):
+        d.line(line.ends(x, y, max(peaks)), line.style)
+        at = _HEIGHT + 18 * number
+        d.line([(_LEFT, at), (_LEFT + 40, at)], line.style)
+        d.text(_LEFT + 48, at + 4, line.text, "small")
     for p in found:
         if p.most:
             at = x.at(p.x)
             d.line([(at, y.at(p.y)), (at, y.at(p.most))], "pale dashed")
             d.line([(at - 7, y.at(p.most)), (at + 7, y.at(p.most))], "limit")
-    groups: dict[tuple[int, int], list[Point]] = defaultdict(list)
+    labels = Labels((x.start, _TOP, x.end, y.start))
+    labels.taken += [(x.start, y.at(peak) - 2, x.end, y.at(peak) + 2) for peak in peaks]
+    labels.taken += [_around(x.at(p.x), y.at(p.most)) for p in found if p.most]
     for p in found:
         d.mark(x.at(p.x), y.at(p.y), p.shape, _title(p))
-        groups[round(x.at(p.x) / 48), round(y.at(p.y) / 16)].append(p)
-    # Points side by side have one text.
+        labels.taken.append(_around(x.at(p.x), y.at(p.y)))
+    groups: dict[tuple[int, int], list[Point]] = defaultdict(list)
+    for p in sorted(found, key=lambda p: -p.operator.cycles):
+        groups[round(x.at(p.x) / 14), round(y.at(p.y) / 14)].append(p)
+    # Points on top of each other have one text; those of most cycles get theirs first.
     for group in groups.values():
-        right = max(x.at(p.x) for p in group)
-        beyond = right > x.end - 60
-        at = min(x.at(p.x) for p in group) - 10 if beyond else right + 10
-        d.text(at, max(y.at(p.y) for p in group) + 14, _numbers(group), "end" if beyond else "")
+        first, numbers = group[0], _numbers(sorted(group, key=lambda p: p.number))
+        for text in (f"{numbers} {shortened(first.operator.name, 24)}", numbers):
+            if (place := labels.place(x.at(first.x), y.at(first.y), text)) is not None:
+                left, base, style = place
+                if not -13 < base - y.at(first.y) < 23:
+                    d.line([(x.at(first.x), y.at(first.y)), (left, base - 4)], "pale")
+                d.text(left, base, text, f"small halo {style}")
+                break
     return str(d)
 
 
-def _peaks(d: Drawing, x: LogAxis, y: LogAxis, peaks: dict[str, float]) -> None:
-    """A line for each peak, the higher named on the left; where both nearly are one, their names are too."""
-    names = {"array": "MACs per cycle", "grid": "operations per cycle"}
-    (first, high), *rest = sorted(peaks.items(), key=lambda item: -item[1])
-    text = f"{first}: {number_text(high)} {names[first]}"
-    for name, peak in rest:
-        told = f"{name}: {number_text(peak)} {names[name]}"
-        d.line([(x.start, y.at(peak)), (x.end, y.at(peak))], f"roof {name}")
-        if y.at(peak) - y.at(high) < 24:
-            text += f"; {told}"
-        else:
-            d.text(x.end - 4, y.at(peak) + 15, told, "small halo end")
-    d.line([(x.start, y.at(high)), (x.end, y.at(high))], f"roof {first}")
-    d.text(x.start + 8, y.at(high) - 7, text, "small halo")
+@dataclass(frozen=True)
+class _Line:
+    """A line of the picture: a peak, or bytes per cycle (`slope`); its text and style."""
+
+    value: float
+    slope: bool
+    text: str
+    style: str
+
+    def ends(self, x: LogAxis, y: LogAxis, peak: float) -> list[tuple[float, float]]:
+        """Where it begins and ends: a slope at the highest peak."""
+        if not self.slope:
+            return [(x.start, y.at(self.value)), (x.end, y.at(self.value))]
+        low = min(max(x.low, y.low / self.value), x.high)
+        high = max(low, min(x.high, peak / self.value))
+        return [(x.at(low), y.at(low * self.value)), (x.at(high), y.at(high * self.value))]
 
 
-def _slopes(d: Drawing, x: LogAxis, y: LogAxis, report: RunReport, peak: float) -> None:
-    """What all ports together deliver, and each alone; ports of one rate share a line."""
+def _lines(report: RunReport) -> list[_Line]:
+    """Peaks of array and CGRA, what all ports together deliver, and each alone; equal ones share a line."""
+    config, each = report.config, report.settings.bandwidth
+    lines = [
+        _Line(config.macs_per_cycle, False, f"array: {config.macs_per_cycle:,} MACs per cycle", "roof array")
+    ]
+    if config.cgra is not None:
+        peak = sum(kind.lanes for kind in config.cgra.kinds)
+        lines.append(_Line(peak, False, f"CGRA: {peak:,} operations per cycle", "roof grid"))
+    total = sum(each[port] for port in PORTS)
+    lines.append(_Line(total, True, f"all ports together: {total} bytes per cycle", "roof"))
     rates: dict[int, list[str]] = defaultdict(list)
     for port in PORTS:
-        rates[report.settings.bandwidth[port]].append(RESOURCES[port])
-    total = sum(report.settings.bandwidth[port] for port in PORTS)
-    slopes = [(total, "all ports together", "roof")]
-    slopes += [(rate, " or ".join(names) + " alone", "roof dashed") for rate, names in rates.items()]
-    for rate, name, style in slopes:
-        low = max(x.low, y.low / rate)
-        high = min(x.high, peak / rate)
-        if low >= high:
-            continue
-        d.line([(x.at(low), y.at(low * rate)), (x.at(high), y.at(high * rate))], style)
-        # The text stands along the line, above it.
-        (x0, y0), (x1, y1) = (x.at(low), y.at(low * rate)), (x.at(high), y.at(high * rate))
-        turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-        d.text(x0 + 0.06 * (x1 - x0), y0 + 0.06 * (y1 - y0) - 6, f"{name}: {rate} bytes per cycle",
-               "small", turn)  # fmt: skip
+        rates[each[port]].append(RESOURCES[port])
+    for rate, names in rates.items():
+        text = f"{' or '.join(names)} alone: {rate} bytes per cycle"
+        lines.append(_Line(rate, True, text, "roof dashed"))
+    return lines
 
 
 def _numbers(group: list[Point]) -> str:
@@ -124,6 +133,11 @@ def _numbers(group: list[Point]) -> str:
             parts.append([p.number, p.number])
     texts = [f"{a}" if a == b else f"{a}–{b}" for a, b in parts]
     return ", ".join(texts[:4]) + (" …" if len(texts) > 4 else "")
+
+
+def _around(x: float, y: float) -> tuple[float, float, float, float]:
+    """The box of a point."""
+    return x - 8, y - 8, x + 8, y + 8
 
 
 def _title(p: Point) -> str:

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
 from heald.report.numbers import number_text
+
+#: Pixels of a character of small texts: most fonts take fewer.
+CHARACTER = 7.2
+#: Where a text may begin, seen from its point: beside it, then further away.
+_NEAR = ((10, 4), (10, -8), (10, 16), (-10, 4), (-10, -8), (-10, 16), (0, -12), (0, 22))
+_FAR = [(dx, dy) for dy in (34, 50, 66, 82, -26, -42) for dx in (14, -14)]
+Box = tuple[float, float, float, float]
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@dataclass
+class Labels:
+    """Places small texts beside their points, inside of a box, where nothing is yet."""
+
+    inside: Box
+    taken: list[Box] = field(default_factory=list)
+
+    def place(self, x: float, y: float, text: str) -> tuple[float, float, str] | None:
+        """Where a text stands on its baseline, and its style; None without room around the point."""
+        width, height = len(text) * CHARACTER, 15.0
+        for dx, dy in itertools.chain(_NEAR, _FAR):
+            left = x + dx if dx > 0 else x + dx - width if dx else x - width / 2
+            box = (left, y + dy - 11, left + width, y + dy - 11 + height)
+            if self._free(box):
+                self.taken.append(box)
+                return x + dx, y + dy, "end" if dx < 0 else "" if dx else "middle"
+        return None
+
+    def _free(self, box: Box) -> bool:
+        left, top, right, bottom = self.inside
+        fits = left <= box[0] and top <= box[1] and box[2] <= right and box[3] <= bottom
+        apart = (box[2] <= b[0] or b[2] <= box[0] or box[3] <= b[1] or b[3] <= box[1] for b in self.taken)
+        return fits and all(apart)
 
 
 @dataclass
@@ -53,7 +91,7 @@ class Drawing:
             self.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
             self.text(x.start - 6, y.at(value) + 4, text, "end small")
         self.text((x.start + x.end) / 2, y.start + 36, across, "middle")
-        self.text(x.start - 46, (y.start + y.end) / 2, up, "middle", -90)
+        self.text(x.start - 64, (y.start + y.end) / 2, up, "middle", -90)
 
     def __str__(self) -> str:
         size = f'viewBox="0 0 {self.width:g} {self.height:.0f}"'

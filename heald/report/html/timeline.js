@@ -92,7 +92,7 @@ const Timeline = (() => {
 
   function resize() {
     if (!state) return;
-    const { rows, height } = Painter.layout(state.lanes, state.shown);
+    const { rows, height } = Painter.layout(state.lanes, state.shown, state.divergence);
     const width = canvas.clientWidth, ratio = window.devicePixelRatio || 1;
     state.rows = rows;
     state.focus = Math.min(state.focus, rows.length - 1);
@@ -289,14 +289,21 @@ const Timeline = (() => {
     const list = by("view-operator");
     state.operators.forEach((each, i) => list.add(new Option(`${i + 1} ${each.name}`, i)));
     list.addEventListener("change", () => { if (list.value !== "") operator(Number(list.value)); });
-    for (const box of document.querySelectorAll(".tools input[type=checkbox]")) {
-      const any = state.lanes.some(lane => lane.kind === box.value);
-      if (!any) { box.parentElement.hidden = true; continue; }
-      box.addEventListener("change", () => {
-        if (box.checked) state.shown.add(box.value); else state.shown.delete(box.value);
-        resize();
-      });
+    const inner = by("inner"), count = kind => state.lanes.filter(lane => lane.kind === kind).length;
+    by("inner-count").textContent = ` (${count("warp")} and ${count("channel")})`;
+    const boxes = [...document.querySelectorAll("#timeline input[type=checkbox]")];
+    const choose = () => {
+      const wanted = boxes.filter(box => box.checked && (inner.open || !inner.contains(box)));
+      state.shown = new Set(wanted.map(box => box.value));
+      resize();
+    };
+    for (const box of boxes) {
+      box.parentElement.hidden = !count(box.value);
+      box.addEventListener("change", choose);
     }
+    inner.addEventListener("toggle", choose);
+    // What differs is seen at once.
+    inner.open = state.lanes.some(lane => lane.different && ["warp", "channel"].includes(lane.kind));
     for (const button of document.querySelectorAll("button.show")) {
       button.addEventListener("click", () => {
         operator(Number(button.dataset.operator));
@@ -308,7 +315,7 @@ const Timeline = (() => {
 
   function open(description) {
     state = { ...description, colours: Painter.colours(), rows: [], focus: 0, selected: null,
-      shown: new Set(["warp", "engine", "channel", "grid"]) };
+      shown: new Set(["engine", "grid"]) };
     Object.assign(view, { from: 0, to: Math.max(1, state.cycles) });
     document.getElementById("loading").hidden = true;
     resize();
@@ -325,5 +332,12 @@ const Timeline = (() => {
     }
   }
 
-  return { open, view, draw, state: () => state };
+  // The timeline as it is seen, as the text of an SVG.
+  function picture() {
+    const recorded = new Export.Recorder(size.width, size.height, text => canvas.getContext("2d").measureText(text));
+    Painter.paint(recorded, size, view, state);
+    return recorded.text();
+  }
+
+  return { open, view, draw, picture, state: () => state };
 })();

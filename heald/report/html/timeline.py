@@ -55,7 +55,9 @@ def timeline(report: RunReport) -> Timeline:
             {"name": run.name, "start": start, "cycles": run.cycles}
             for run, start in zip(report.runs, report.starts, strict=False)
         ],
-        "operators": [{"name": o.name, "op": o.op, "start": o.start, "end": o.end} for o in report.operators],
+        "operators": [
+            {"name": o.name, "start": o.start, "end": o.end, "cycles": o.cycles} for o in report.operators
+        ],
         "instructions": instructions,
         "operands": {name: [o.name for o in isa.INSTRUCTIONS[name].operands] for name in sorted(used)},
         "parameterNames": {name: list(isa.INSTRUCTIONS[name].parameters) for name in sorted(used)},

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from cosim import energy
+from cosim.energy import counted
 from cosim.models.cycle import predict
 from cosim.session.network import compile_model, draw_inputs, job_of
 from cosim.settings import MemorySettings
-from heald.exploration import energy, worker
-from heald.exploration.energy import counted
+from heald.exploration import worker
 from heald.exploration.evaluate import Workload, evaluate, load_model
 from heald.sources import OnnxSource
 from hw.config import load

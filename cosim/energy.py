@@ -9,15 +9,16 @@ from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 
+from cosim.job import Outcome
 from cosim.session.machine_program import MachineProgram, executed
 from hw import toml_text
-from hw.config import MachineConfig
+from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from hw.fabric import Unit
 from sw.dfg.graph import Graph
 
 #: The table that is used unless another one is given.
-DEFAULT = (resources.files("heald.exploration") / "energy.toml").read_text(encoding="utf-8")
+DEFAULT = (resources.files("cosim") / "energy.toml").read_text(encoding="utf-8")
 
 #: Greatest number of a table, and the least and the greatest memory of a machine.
 MOST = 1e12
@@ -114,6 +115,19 @@ def energy(
         + table.grid_table * used["grid_table"],
         "control": table.instruction * used["instructions"] + table.cycle * used["cycles"],
     }
+
+
+def spent(table: Table, program: MachineProgram, outcome: Outcome) -> dict[str, float]:
+    """Energy of one program by component, in pJ; how often it used what, from its counters and its source."""
+    counters, config = outcome.counters, program.config
+    executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
+    used = counted(program) | {"instructions": executed, "cycles": outcome.cycles}
+    return energy(table, config, used, moved(config, outcome), len(outcome.stored))
+
+
+def moved(config: MachineConfig, outcome: Outcome) -> dict[str, int]:
+    """Bytes that passed each memory port, padding of rows included."""
+    return {p: outcome.counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
 
 
 #: What is counted of the grid, by unit of the operations.
