@@ -1,4 +1,4 @@
-"""The blocks of code of a page, and a reader who follows them: saves files, runs commands, compares output."""
+"""The blocks of code of a page, and a reader who saves files, runs commands, and compares output."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Reader:
 
 
 def missing(shown: str, printed: str) -> str | None:
-    """The first line of a page's output that a command did not print, in this order; None where there is none.
+    """The first line of a page's output that a command did not print, in this order, or None.
 
     Spaces do not count. A line `…` stands for any lines, `…` at the end of one for the rest of it.
     """
