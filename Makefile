@@ -45,7 +45,7 @@ docs: $(VENV)/docs ## generate the pages of instructions, registers and fields; 
 	$(BIN)/heald csr > docs/csr.md
 	$(BIN)/python -c 'from hw.package import fields_page; print(fields_page(), end="")' > docs/fields.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
-	@echo "make: build/site/index.html is the site" >&2
+	@echo "make: the site is build/site/index.html; its search needs a server: python3 -m http.server -d build/site" >&2
 
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build

@@ -71,7 +71,7 @@ class Reader:
                 self._printed = None
             else:
                 assert block.language == "bash", f"{place}: it is neither a file nor commands"
-                lines = block.text.splitlines()
+                lines = block.text.replace("\\\n", " ").splitlines()
                 codes = [0] * (len(lines) - 1) + [block.code]
                 self._printed = "".join(self._run(*each, place) for each in zip(lines, codes, strict=True))
                 done += len(lines)
