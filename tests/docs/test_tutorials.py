@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from heald.cli import call
+from tests import test_architecture as architecture
 from tests.docs.blocks import ROOT, Reader, blocks, missing
 
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -66,15 +67,21 @@ def test_output_that_a_page_shows_is_found_in_what_is_printed(shown: str, found:
     assert missing(shown, "a b\nc d e\nd\n") == found
 
 
+def test_tutorials_name_only_files_and_functions_that_exist() -> None:
+    texts = {page.stem: prose(page) for page in TUTORIALS}
+    assert len(architecture.mentions(texts["engine"])) >= 20
+    assert {name: found for name, text in texts.items() if (found := architecture.missing(text))} == {}
+
+
 def prose(page: Path) -> str:
-    """A page without its blocks of code and tables."""
+    """A page without its blocks of code."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"^\|.*$|<!--.*?-->", "", text, flags=re.MULTILINE)
+    return re.sub(r"<!--.*?-->", "", text)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of prose; headings, items of lists and paragraphs end one."""
-    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#.*$", text, flags=re.MULTILINE)
+    """The sentences of prose; headings, cells of tables, items of lists and paragraphs end one."""
+    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#.*$|\|", text, flags=re.MULTILINE)
     return [s for part in parts for s in re.split(r"(?<=[.!?])\s+", " ".join(part.split())) if s]
 
 
