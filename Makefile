@@ -40,9 +40,12 @@ slow: $(VENV)/dev ## other machines, tools and long sweeps, all cases of what `m
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults
 
-docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
+docs: $(VENV)/docs ## generate the pages of instructions, registers and fields; build the site in build/site
 	$(BIN)/heald isa > docs/isa.md
 	$(BIN)/heald csr > docs/csr.md
+	$(BIN)/python -c 'from hw.package import fields_page; print(fields_page(), end="")' > docs/fields.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "make: the site is build/site/index.html; its search needs a server: python3 -m http.server -d build/site" >&2
 
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build
@@ -61,7 +64,11 @@ $(VENV)/installed: $(VENV)/made
 	$(call working,installing Heald and what it needs (one minute),$(call install,.))
 	@touch $@
 
-# What the tests need holds all that the other installs.
+$(VENV)/docs: $(VENV)/made
+	$(call working,installing Heald and the tools of the site (one minute),$(call install,.[docs]))
+	@touch $@ $(VENV)/installed
+
+# What the tests need holds all that the others install.
 $(VENV)/dev: $(VENV)/made
 	$(call working,installing Heald and the tools of the tests (one or two minutes),$(call install,.[dev]))
-	@touch $@ $(VENV)/installed
+	@touch $@ $(VENV)/docs $(VENV)/installed

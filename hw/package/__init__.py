@@ -1,4 +1,4 @@
-"""What goes with the Verilog of a machine: JSON description, pages of instructions and CSRs."""
+"""What goes with the Verilog of a machine: JSON description, pages of instructions, CSRs and fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hw import csr, isa
-from hw.config import MachineConfig
+from hw.config import FIELDS, MachineConfig
 from hw.package.text import filled
 
 
@@ -77,3 +77,8 @@ def isa_dict() -> dict[str, Any]:
 def csr_page(config: MachineConfig) -> str:
     """The register map of a machine."""
     return filled("csr.md", config=config, csr=csr)
+
+
+def fields_page() -> str:
+    """The fields of a machine."""
+    return filled("fields.md", fields=[f for f in FIELDS.values() if f.name != "name"])

@@ -1,0 +1,99 @@
+"""The tutorials do what they say: every file is saved, every command is run, every output is what comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from heald.cli import call
+from tests import test_architecture as architecture
+from tests.docs.blocks import ROOT, Reader, blocks, missing
+
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+MOST_WORDS = 35
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reader:
+    """A reader at the root of a clone that has no `build/` of its own."""
+
+    def heald(arguments: Sequence[str]) -> tuple[int, str]:
+        capsys.readouterr()
+        code = call(arguments)
+        captured = capsys.readouterr()
+        return code, captured.err + captured.out
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    for name in ("bench", "docs", "examples", "hw", "sw", "cosim", "heald", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return Reader(heald)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_does_what_it_says(reader: Reader, page: Path) -> None:
+    reader.follow(page, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [p for p in TUTORIALS if any(b.slow for b in blocks(p))], ids=lambda page: page.stem
+)
+def test_a_tutorial_does_what_it_says_slow_commands_too(reader: Reader, page: Path) -> None:
+    assert reader.follow(page, slow=True) >= 3
+
+
+def test_there_are_six_and_each_has_commands_and_output() -> None:
+    assert len(TUTORIALS) == 6
+    for page in TUTORIALS:
+        assert {"bash", "text"} <= {block.language for block in blocks(page)}, page
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ("a b\nd", None),
+        ("a   b", None),
+        ("…\nc …", None),
+        ("d\na b", "a b"),
+        ("a", "a"),
+        ("a …\nc e", "c e"),
+    ],
+)
+def test_output_that_a_page_shows_is_found_in_what_is_printed(shown: str, found: str | None) -> None:
+    assert missing(shown, "a b\nc d e\nd\n") == found
+
+
+def test_tutorials_name_only_files_and_functions_that_exist() -> None:
+    texts = {page.stem: prose(page) for page in TUTORIALS}
+    assert len(architecture.mentions(texts["engine"])) >= 20
+    assert {name: found for name, text in texts.items() if (found := architecture.missing(text))} == {}
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"<!--.*?-->", "", text)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of prose; headings, cells of tables, items of lists and paragraphs end one."""
+    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#.*$|\|", text, flags=re.MULTILINE)
+    return [s for part in parts for s in re.split(r"(?<=[.!?])\s+", " ".join(part.split())) if s]
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_sentences_of_tutorials_are_short(page: Path) -> None:
+    assert not [s for s in sentences(prose(page)) if len(s.split()) > MOST_WORDS]
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_take_minutes_to_read(page: Path) -> None:
+    assert 600 <= len(prose(page).split()) <= 1200
+
+
+def test_a_long_sentence_is_found() -> None:
+    assert max(len(s.split()) for s in sentences("One two. " + "word " * 36 + "end.\n\n- Three.")) == 37
