@@ -16,7 +16,7 @@ from sw.compile.forms import HALVES, Loop, both, index
 from sw.compile.memory import Allocation
 from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Tensor, View, whole, word
-from sw.ir.expression import Const, Expr, Op, apply
+from sw.ir.expression import Const, Expr, Op, apply, fold
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
@@ -30,7 +30,7 @@ class Segments:
     Of a segment `computed` elements are: those beyond `length` fall into the gaps of the result, and what is
     read for them is of no matter. `apart` holds the elements from segment to segment, `pitches` those from
     row to row, by number of the operand or `"result"`. What has no gaps between segments has `apart` equal
-    to `length`. Records of rows are those of their segments.
+    to `length`. Where anything has gaps, records of rows are those of their segments.
     """
 
     length: int
@@ -43,6 +43,11 @@ class Segments:
     def width(self) -> int:
         """Elements of a row that are computed."""
         return self.computed * self.count
+
+    @property
+    def records(self) -> int:
+        """Records of rows that belong to each row."""
+        return self.count if any(step != self.computed for step in self.apart.values()) else 1
 
     def beyond(self, key: int | str) -> int:
         """Elements behind the last segment of a tile that are read of an operand."""
@@ -83,7 +88,7 @@ class Tiles:
     @property
     def records(self) -> int:
         """Records of rows that belong to each row: one, or one for each segment."""
-        return self.segments.count if self.segments else 1
+        return self.segments.records if self.segments else 1
 
     def region(self, writer: Writer, view: View) -> Region | None:
         """What counts as touched of a view where rows have gaps: all of its tensor."""
@@ -159,7 +164,8 @@ class Tile:
 class Fetch:
     """A load that brings what a tile needs of an operand, or of a record, into one of two places.
 
-    `unit` elements belong to each row (`follows` row) or to each tile (records of columns).
+    `unit` elements belong to each row (`follows` row) or to each tile (records of columns). `repeat` columns
+    have one element, and tiles are whole rows then.
     """
 
     key: int | str
@@ -170,6 +176,7 @@ class Fetch:
     pitch: int
     unit: int = 1
     record: bool = False
+    repeat: int = 1
 
     def load(
         self, writer: Writer, tile: Tile, batch: Mapping[str, int]
@@ -198,7 +205,8 @@ class Fetch:
             # Nothing is contiguous along rows: elements come one by one.
             loads = self._lines(writer, tile, batch, target)
         elif how == "full":
-            loads = load(tile.rows, row, tile.columns, self.pitch, tiles.region(writer, self.view))
+            columns = fold(Op.DIV, tile.columns, self.repeat)
+            loads = load(tile.rows, row, columns, self.pitch, tiles.region(writer, self.view))
         elif how == "scalar" or step == 1:
             # Elements that follow rows may be rows of their tensor.
             loads = load(1, 0, number, self.half, writer.whole(self.view.tensor) if how == "row" else None)
@@ -270,12 +278,14 @@ def fetches(
     """The loads of a tile, with places in the scratchpad."""
     found: list[Fetch] = []
 
-    def place(key: int | str, view: View, how: Follows, size: int, pitch: int = 0, unit: int = 0) -> None:
+    def place(
+        key: int | str, view: View, how: Follows, size: int, pitch: int = 0, unit: int = 0, repeat: int = 1
+    ) -> None:
         """Two places of so many bytes; `unit` elements are a record."""
         # The second starts as the first does.
         half = round_up(size, area.alignment)
         base = area.take(HALVES * half)
-        found.append(Fetch(key, view, how, base, half, pitch, unit or 1, record=unit > 0))
+        found.append(Fetch(key, view, how, base, half, pitch, unit or 1, unit > 0, repeat))
 
     for key, tensor in made.items():
         if key == "columns":
@@ -286,9 +296,9 @@ def fetches(
             place(key, whole(tensor), "row", 4 * count * tiles.rows, unit=count)
     for k, s in sources.items():
         if not s.access.record:
-            pitch = tiles.pitch(k) if s.access.follows == "full" else 0
+            pitch = tiles.pitch(k) // s.access.repeat if s.access.follows == "full" else 0
             size = s.itemsize * _elements(k, s, tiles, pitch)
-            place(k, s.view, s.access.follows, size, pitch * s.itemsize)
+            place(k, s.view, s.access.follows, size, pitch * s.itemsize, repeat=s.access.repeat)
     return found
 
 

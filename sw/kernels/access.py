@@ -18,7 +18,8 @@ class TileAccess:
     from the start of the space:
 
     - `full`: element (r, c) is `base + r*width + c`. With `row_gap`, every row is followed by elements that
-      are skipped; with `segment_gap`, every segment of a row is.
+      are skipped; with `segment_gap`, every segment of a row is. With `repeat`, so many neighbours have one
+      element: it is `base + (r*width + c) div repeat`, and there are no gaps.
     - `column`: `base + c` for every row; `row`: `base + r` for every column; `scalar`: `base` for all.
 
     `record`, of int32 that follows rows or columns: the operand lies in records together with all others
@@ -32,6 +33,7 @@ class TileAccess:
     row_gap: bool = False
     segment_gap: bool = False
     record: bool = False
+    repeat: int = 1
 
     @property
     def bytes(self) -> int:

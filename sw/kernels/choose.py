@@ -166,13 +166,16 @@ def _candidates(
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
     large = _large(value)
-    masks = MASKS if result.bytes == 1 else NEIGHBOURS
+    masks: Sequence[int] = MASKS if result.bytes == 1 else NEIGHBOURS
     wanted: list[tuple[Expression, int, int, tuple[tuple[int, ...], ...]]] = []
+    repeat = max((a.repeat for a in operands), default=1)
+    if repeat > 1:
+        masks = [m for m in NEIGHBOURS if m + 1 >= repeat]
     for mask in masks[:2] if large else masks:
         # Where larger blocks fit, others of them lie in different words anyway.
         ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
         wanted.append((value, mask, 1, ORDERS if ordered else ((),)))
-    if (several := config.cgra.lanes) > 1 and aligned % several == 0:
+    if (several := config.cgra.lanes) > 1 and aligned % several == 0 and repeat == 1:
         # PEs with lanes look a word up as quickly as they add; without lanes, few PEs have a table.
         values = dict.fromkeys((value, with_tables(value, [a.element for a in operands])))
         sizes = [pieces * several - 1 for pieces in (1, 2, 4)]

@@ -110,21 +110,28 @@ class Indices:
         """All arrays."""
         found: list[Stream] = []
         for key, access in self.accesses.items():
-            many = access.follows in ("full", "column")
             found += [
                 Stream(
                     self._stream(key, i), access.space, access.element, self._offset(key, i) * access.bytes
                 )
-                for i in range(self.own if many else 1)
+                for i in range(self._arrays(key))
             ]
         return tuple(found)
+
+    def _arrays(self, key: Key) -> int:
+        """How many arrays an operand has."""
+        access = self.accesses[key]
+        many = access.follows in ("full", "column")
+        return max(1, self.own // access.repeat) if many else 1
 
     def _stream(self, key: Key, number: int) -> str:
         return f"y_{number}" if key == "result" else f"x{key}_{number}"
 
     def _offset(self, key: Key, piece: int) -> int:
-        """Elements from an operand's index to the first element of a piece."""
+        """Elements from an operand's index to the first one of a piece, or where they repeat to this one."""
         access = self.accesses[key]
+        if access.repeat > 1:
+            return piece
         if access.record:
             record = self._record(access.follows)
             each = self.unrolling.lanes if access.follows == "column" else 1
@@ -136,7 +143,9 @@ class Indices:
         access = self.accesses[key]
         if access.follows in ("row", "scalar"):
             return self._stream(key, 0), self._index(key)
-        further = piece // self.own * self.own
+        if access.repeat > 1:
+            piece = self.unrolling.pieces[piece] // access.repeat
+        further = piece // self._arrays(key) * self._arrays(key)
         more = self._offset(key, further) - self._offset(key, 0)
         return self._stream(key, piece - further), self._index(key) + (f" + {more}" if more else "")
 
@@ -251,7 +260,7 @@ class Indices:
             more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
             found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
         if not self.shared:
-            return [*found, f"{base} = {base} + {self.unrolling.copies}"]
+            return [*found, f"{base} = {base} + {self.unrolling.copies // access.repeat}"]
         return [*found, f"p_{key} = at + {base}"]
 
     @property
@@ -275,10 +284,13 @@ class Indices:
             moved = {"full": first, "column": first % width, "row": row, "scalar": 0 * row}[access.follows]
             if access.record:
                 moved = iteration * u.copies * records if of_columns else row * records
+            moved = moved // access.repeat
             many = access.follows in ("full", "column")
             base = (access.follows + "s") if access.record else key
-            for copy in range(len(u.pieces) if many else 1):
-                stream = copy % self.own
+            pieces = range(len(u.pieces) if many else 1)
+            # Elements that repeat are loaded once.
+            for copy in dict.fromkeys(o // access.repeat for o in u.pieces) if access.repeat > 1 else pieces:
+                stream = copy % self._arrays(key)
                 own = found.setdefault(self._stream(key, stream), (base, []))
                 own[1].append(moved + self._offset(key, copy) - self._offset(key, stream))
         return found
@@ -319,7 +331,7 @@ class Indices:
         """What the index of an operand has been when its variable starts, less the base."""
         access = self.accesses[key]
         if access.follows == "full":
-            return self.unrolling.always if self.shared else self.unrolling.copies
+            return self.unrolling.always if self.shared else self.unrolling.copies // access.repeat
         if access.follows == "column":
             return self.unrolling.always
         return int(access.follows == "row")

@@ -18,6 +18,8 @@ from sw.layout import round_up
 PLANES, DOWN, ACROSS = "planes", "rows", "columns"
 #: Tiles that an operator is cut into, so that its steps overlap.
 PIECES = 6
+#: How often elements repeat along rows of images that are enlarged.
+REPEATS = (2, 4, 8)
 #: An axis of several views of one shape: its size, and its stride in each of them.
 Axis = tuple[int, tuple[int, ...]]
 
@@ -98,6 +100,32 @@ def ordered(views: Sequence[View]) -> tuple[View, ...]:
     if axes and axes[-1][1][0] != 1:
         axes.append((1, (1,) * len(views)))
     return _with_axes(views, axes)
+
+
+def resized(views: Sequence[View], homes: Mapping[str, Allocation]) -> tuple[int, tuple[View, ...]] | None:
+    """How often the elements of operands repeat along rows, and views of whole rows; None: they do not.
+
+    The first view is the result, ordered. Of an operand that repeats, the last axis has so many elements
+    fewer. Axes along which all operands repeat are the outermost, so that the others make large tiles.
+    """
+    first, *others = views
+    if len(first.shape) < 2 or first.shape[-1] not in REPEATS or first.strides[-2] != first.shape[-1]:
+        return None
+    repeat, varying = first.shape[-1], [v for v in others if any(v.strides)]
+    if not varying or any(v.strides[-1] or v.strides[-2] != 1 for v in varying):
+        return None
+    *outer, (columns, _), _ = _axes(views, range(len(first.shape)))
+    outer.sort(key=lambda axis: any(s for s, v in zip(axis[1][1:], others, strict=True) if v in varying))
+    rows = (columns * repeat, tuple(int(v is first or v in varying) for v in views))
+    made = merged_axes(_with_axes(views, [*outer, rows]), homes, fixed=1)
+    if columns == 1 or any(
+        v.strides[-2] == 0 for v, whole in zip(made, views, strict=True) if whole in varying
+    ):
+        return None
+    return repeat, tuple(
+        dataclasses.replace(v, shape=(*v.shape[:-1], columns)) if whole in varying else v
+        for v, whole in zip(made, views, strict=True)
+    )
 
 
 def _axes(views: Sequence[View], order: Iterable[int]) -> list[Axis]:

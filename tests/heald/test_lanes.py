@@ -16,6 +16,9 @@ from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
 from heald.model_run import run_model
 from hw.config import load
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
+from sw.frontend.network import import_model
 from sw.graph import reference
 from sw.graph.network import Network
 from tests.heald.conftest import Ended, Quick
@@ -26,20 +29,22 @@ ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"cols": 8, "scratch_bytes": 32768}
 MACHINE = ("--hw", "test", *(part for name in SETTINGS for part in ("--set", f"{name}={SETTINGS[name]}")))
 VECTOR = (*MACHINE, "--set", "cgra=vector3x4")
+#: Rows of ten pixels, behind which images have padding.
+SMALL = "--size 10 --channels 16 --inner 8"
 MODELS = {
     "09_bert_encoder": "--sequence 16 --hidden 32 --heads 2 --feed-forward 64",
     "10_resnet_bottleneck": "--size 8 --channels 16 --inner 8",
 }
 
 
-def model(name: str, folder: Path) -> Path:
+def model(name: str, folder: Path, arguments: str | None = None) -> Path:
     path = folder / f"{name}.onnx"
     make = [
         sys.executable,
         ROOT / "examples" / name / "make_model.py",
         "--output",
         path,
-        *MODELS[name].split(),
+        *(arguments or MODELS[name]).split(),
     ]
     subprocess.run(make, check=True, capture_output=True, cwd=ROOT)
     return path
@@ -77,6 +82,26 @@ def test_rows_of_any_length() -> None:
     inputs = reference.random_inputs(network, np.random.default_rng(2))
     report = run_model(model, inputs, MemorySettings.of(config), lambda: Quick(config))
     assert report.correct
+
+
+def test_small_images_have_more_outputs_in_a_row_than_they_keep(tmp_path: Path) -> None:
+    config = load("test", SETTINGS | {"cgra": "vector3x4"})
+    network = import_model(model("10_resnet_bottleneck", tmp_path, SMALL))
+    found = compile_model(network, config)
+    problems = [
+        p.nest.problem for s in compile_network(network, config) if isinstance(s, Compiled) for p in s.parts
+    ]
+    assert [(p.length, p.across) for p in problems] == [(10, 16), (10, 10), (10, 10)]
+    inputs = reference.random_inputs(network, np.random.default_rng(3))
+    report = run_model(found, inputs, MemorySettings.of(config), lambda: Quick(config))
+    assert report.correct
+
+
+@pytest.mark.slow
+def test_small_images_on_the_rtl(heald: Callable[..., Ended], tmp_path: Path) -> None:
+    found = run(heald, model("10_resnet_bottleneck", tmp_path, SMALL), *VECTOR)
+    assert found["correct"]
+    assert found["cycles"] == found["model_cycles"]
 
 
 @pytest.mark.slow

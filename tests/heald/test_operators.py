@@ -154,9 +154,10 @@ def test_windows_run_on_the_machine() -> None:
     line = b.real(b.input((1, 1, 700)), "int8", 0.05)
     spectrum = b.op("Conv", line, weights(b, 6, 1, 256), strides=[64], pads=[96, 96])
     nearest = b.op("Resize", b.input((1, 2, 3, 4)), "", b.constant([1, 1, 2, 3], np.float32))
+    twice = b.op("Resize", b.input((1, 3, 5, 5)), "", b.constant([1, 1, 2, 2], np.float32))
     greatest = b.op("GlobalMaxPool", x)
     outputs = [b.quantised(y, "int8", 0.5) for y in (larger, spectrum, greatest)]
-    compare(b, *outputs, nearest)
+    compare(b, *outputs, nearest, twice)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.forms import HALVES, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
+from sw.compile.memory import Allocation
 from sw.compile.operands import Source, Tile, Tiles, fetches, longest, records, room, source
 from sw.compile.writer import LONGEST, ChipSpace, row_compatible
 from sw.graph.network import Elementwise, View, word
@@ -26,6 +28,7 @@ from sw.operators.tiles import (
     nest,
     nested,
     ordered,
+    resized,
     turn,
 )
 
@@ -42,13 +45,17 @@ class LoweredElementwise:
     def __init__(self, operator: Elementwise, context: LoweringContext) -> None:
         homes, config = context.homes, context.config
         views = ordered((operator.output, *operator.operands))
-        output, *operands = merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
-        rows, columns = output.shape[-2:]
-        sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(operands)}
-        size_out = homes[output.tensor].itemsize
+        size_out = homes[views[0].tensor].itemsize
         unit = max(16, config.store_bytes // size_out)
+        merged = 1, merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
+        for repeat, (output, *operands) in filter(None, (resized(views, homes), merged)):
+            rows, columns = output.shape[-2:]
+            sources = {k: _source(v, output, homes, repeat) for k, v in enumerate(operands)}
+            tile = _tile(rows, columns, unit, sources, config, context.room, size_out)
+            width, tile_columns, tile_rows = tile
+            if tile_columns == columns:
+                break  # Rows whose elements repeat are not cut.
         result = TileAccess("out", word(homes[output.tensor].tensor.element))
-        width, tile_columns, tile_rows = _tile(rows, columns, unit, sources, config, context.room, size_out)
         accesses = [s.access for s in sources.values()]
         loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))
         self.operator, self.output, self.sources = operator, output, sources
@@ -82,6 +89,14 @@ lower.register(Elementwise, LoweredElementwise)
 @takes_padding.register
 def _(operator: Elementwise, view: View, row: int) -> bool:
     return (row > 1 or view.shape[-1] == 1) and row_compatible(view, row)
+
+
+def _source(view: View, output: View, homes: Mapping[str, Allocation], repeat: int) -> Source:
+    """An operand; one with shorter rows than the result repeats its elements."""
+    found = source(view, homes[view.tensor], any(view.strides[:-2]))
+    if view.shape == output.shape:
+        return found
+    return dataclasses.replace(found, access=dataclasses.replace(found.access, repeat=repeat))
 
 
 def _tile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +96,7 @@ class _Drawing:
         row, column = np.mgrid[0 : self.rows, 0 : self.width]
         if access.follows != "full":
             return {"row": row, "column": column, "scalar": 0 * row}[access.follows]
-        found = row * self.width + column
+        found = (row * self.width + column) // access.repeat
         # What is read may overlap; a result must not.
         least = 0 if key == "result" else -3
         if access.row_gap:
@@ -145,13 +146,14 @@ def tile(
     given: list[TileAccess] | None = None,
     lanes: int = 1,
     quantiser: bool = False,
+    masks: Sequence[int] = MASKS,
 ) -> Tile:
     """A launch of a random kernel, or of a given one, on a random tile."""
     given = accesses(rng, rng.randint(1, 3)) if given is None else given
     value = expression(rng, len(given), rng.randint(1, 8)) if value is None else value
     gaps = [rng.random() < 0.2 for _ in range(2)]
     result = TileAccess("out", rng.choice(("int8", "uint8", "int32")), "full", *gaps)
-    mask = rng.choice(MASKS) if lanes == 1 else rng.choice((1, 2, 4)) * lanes - 1
+    mask = rng.choice(masks) if lanes == 1 else rng.choice((1, 2, 4)) * lanes - 1
     made = make(value, given, result, mask=mask, lanes=lanes, quantiser=quantiser)
     drawing = _Drawing(rng, made, given)
     # Records are written over what lies there, so they come first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hw.isa import INSTRUCTIONS
 from hw.semantics import quantisation
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
 from sw.kernels.access import TileAccess
+from sw.kernels.choose import NEIGHBOURS
 from sw.kernels.configuration import configure
 from sw.kernels.elementwise import make
 from sw.kernels.indices import Unrolling
@@ -70,6 +72,22 @@ def test_so_does_a_launch_with_lanes(seed: int, lanes: int) -> None:
     found = tile(random.Random(seed), lanes=lanes)
     launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
     assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+
+
+@pytest.mark.parametrize("repeat", [2, 4, 8])
+def test_elements_that_repeat_are_loaded_once(repeat: int) -> None:
+    operands = [TileAccess("scratch", "int8", repeat=repeat), ROW, BYTE]
+    value = Apply("add", (Apply("mul", (Argument(0), Argument(1))), Argument(2)))
+    masks = [mask for mask in NEIGHBOURS if mask + 1 >= repeat]
+    for seed in range(8):
+        found = tile(random.Random(seed), value, operands, masks=masks)
+        launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
+        assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+        loads = {
+            load for line in found.made.kernel.text.split("\n") for load in re.findall(r"x0_\d\[.*?\]", line)
+        }
+        assert len(loads) == found.made.per_iteration // repeat
+    assert np.array_equal(run_words(machine(), found), found.expected)
 
 
 def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
