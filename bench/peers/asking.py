@@ -1,0 +1,113 @@
+"""A tool asked about a layer: in a process of its own, within a time, the answer kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.peers.layers import Layer
+from bench.peers.tools import Tool
+from hw import cache
+from hw.config import MachineConfig
+
+#: Characters of a message that are shown.
+MESSAGE = 160
+#: How failures begin that may be the machine's fault, and are not kept.
+UNKEPT = "no answer"
+#: Processes of tools that run.
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Cycles that a tool predicts and the seconds that it took, or why there are none."""
+
+    cycles: float | None
+    seconds: float
+    failed: str | None = None
+
+
+def kept(tool: Tool, config: MachineConfig, layer: Layer) -> Path:
+    """Where the answer is kept: its name stands for all that it depends on."""
+    files = tool.describe(config, layer)
+    parts = [tool.requirements.read_text("utf-8"), tool.worker.read_text("utf-8")]
+    parts += [text for item in sorted(files.items()) for text in item]
+    # The groups of a layer may be no part of the files.
+    parts.append(str(layer.sizes[0]))
+    return cache.directory() / "peers" / "answers" / f"{tool.name}-{cache.fingerprint(parts)}.json"
+
+
+def stored(path: Path) -> Answer | None:
+    """An answer that is kept."""
+    try:
+        return Answer(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def ask(tool: Tool, python: Path, config: MachineConfig, layer: Layer, timeout: float) -> Answer:
+    """Ask, and keep the answer; what took too long is asked again the next time."""
+    with tempfile.TemporaryDirectory(prefix=f"{tool.name}-") as folder:
+        for name, text in tool.describe(config, layer).items():
+            (Path(folder) / name).write_text(text, "utf-8")
+        begin = time.monotonic()
+        failed = _run([str(python), "-P", "-W", "ignore", str(tool.worker)], folder, timeout)
+        seconds = time.monotonic() - begin
+        answer = Path(folder) / tool.answer
+        if failed is None:
+            try:
+                cycles = tool.cycles(answer.read_text("utf-8"), layer)
+                found = Answer(cycles, seconds)
+            except (OSError, ValueError, KeyError, IndexError) as error:
+                found = Answer(None, seconds, f"no cycles in {tool.answer}: {error!r:.{MESSAGE}}")
+        else:
+            found = Answer(None, seconds, failed)
+    if found.failed is None or not found.failed.startswith(UNKEPT):
+        cache.write(kept(tool, config, layer), json.dumps(asdict(found)))
+    return found
+
+
+def _run(command: list[str], folder: str, timeout: float) -> str | None:
+    """Run to the end; else one line of why not. Nothing that was started is left."""
+    # A session of its own: the processes that a tool starts end with it.
+    log = Path(folder) / "log"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MPLBACKEND": "Agg"}
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=out, stderr=out, env=environment, start_new_session=True
+        )
+        _running.add(process)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return f"{UNKEPT} in {timeout:g} s"
+        finally:
+            _end(process)
+            _running.discard(process)
+    if code == 0:
+        return None
+    if code < 0:
+        return f"{UNKEPT}: ended by signal {-code}"
+    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return (lines or [f"exit code {code}"])[-1][:MESSAGE]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and what it started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def stop() -> None:
+    """End what still runs; its threads return a failure that is not kept."""
+    for process in list(_running):
+        _end(process)
