@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -64,8 +65,8 @@ class Asked:
     def run(self, timeout: float, jobs: int) -> None:
         """Ask what is not known yet, small layers first."""
         open_questions = []
-        for tool in self.tools:
-            for layer in sorted(self.layers, key=lambda one: one.problem.macs):
+        for layer in sorted(self.layers, key=lambda one: one.problem.macs):
+            for tool in self.tools:
                 known = asking.stored(asking.kept(tool, self.config, layer))
                 if known is None:
                     open_questions.append((tool, layer))
@@ -79,7 +80,7 @@ class Asked:
         pool = ThreadPoolExecutor(jobs)
         begin, done, started = time.monotonic(), 0, dict[Future[Answer], tuple[Tool, Layer]]()
         try:
-            pythons = {tool.name: self._python(pool, tool) for tool, _ in questions}
+            pythons = {tool.name: self._python(pool, tool) for tool in dict.fromkeys(t for t, _ in questions)}
             waiting = list(reversed(questions))
             while waiting or started:
                 while waiting and len(started) < jobs:
@@ -225,4 +226,7 @@ def show(rows: Sequence[Row], tools: Sequence[str], as_json: bool, markdown: boo
 
 
 if __name__ == "__main__":
+    # The processes of tools must end with this one, however it is asked to end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

@@ -54,6 +54,9 @@ def stored(path: Path) -> Answer | None:
 
 def ask(tool: Tool, python: Path, config: MachineConfig, layer: Layer, timeout: float) -> Answer:
     """Ask, and keep the answer; what took too long is asked again the next time."""
+    # Layers of other shapes may be one product to a tool.
+    if (known := stored(kept(tool, config, layer))) is not None:
+        return known
     with tempfile.TemporaryDirectory(prefix=f"{tool.name}-") as folder:
         for name, text in tool.describe(config, layer).items():
             (Path(folder) / name).write_text(text, "utf-8")

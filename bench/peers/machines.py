@@ -198,15 +198,21 @@ def read(path: Path) -> tuple[MachineConfig, list[str]]:
     except (yaml.YAMLError, TypeError) as error:
         raise InputError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
     notes: list[str] = []
-    if isinstance(values, dict) and "operational_array" in values:
+    if isinstance(values, dict) and isinstance(values.get("operational_array"), dict):
         found = _Zigzag(values, str(path), notes).fields()
-    elif isinstance(values, dict) and isinstance(values.get("arch"), dict):
-        found = _Accelforge(values["arch"].get("nodes", []), str(path), notes).fields()
+    elif isinstance(values, dict) and (nodes := _nodes(values.get("arch"))) is not None:
+        found = _Accelforge(nodes, str(path), notes).fields()
     else:
         raise InputError(
             f"{path}: must describe a machine for ZigZag (operational_array, memories) or AccelForge (arch)"
         )
     return _fitted(found | {"name": str(values.get("name") or path.stem)}, str(path), notes), notes
+
+
+def _nodes(arch: Any) -> list[Node] | None:
+    """The nodes of an architecture of AccelForge's; None where it is none."""
+    nodes = arch.get("nodes") if isinstance(arch, dict) else None
+    return nodes if isinstance(nodes, list) and all(isinstance(n, Node) for n in nodes) else None
 
 
 def _fitted(found: Mapping[str, Any], place: str, notes: list[str]) -> MachineConfig:
