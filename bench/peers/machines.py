@@ -305,7 +305,7 @@ def _number(value: Any, place: str) -> float:
 
     def of(node: ast.AST) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return node.value
+            return float(node.value)
         if isinstance(node, ast.Name) and node.id == "inf":
             return math.inf
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
