@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
@@ -10,26 +11,46 @@ from bench.peers.asking import Answer
 from bench.peers.layers import Layer
 from cosim.backends import simulator
 from cosim.compare import compare
+from cosim.job import Job
+from cosim.jobs import job_of
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
-from heald.testing.problems import compile_problem, problem_job, result
+from heald.testing.problems import result
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
+from sw.convolution import Convolution
+from sw.graph.problems import network_of
+
+
+def weights(layer: Layer) -> str | None:
+    """The operand that is constant in the network: none of attention's."""
+    if isinstance(layer.problem, Convolution):
+        return "A"
+    return "B" if layer.kind != "attention" else None
+
+
+def compiled(config: MachineConfig, layer: Layer) -> tuple[Compiled, Job, np.ndarray]:
+    """The layer with random operands, weights as constants: program, job, and what it must compute."""
+    a, b = layer.problem.random(np.random.default_rng(0))
+    given, constant = {"A": a, "B": b}, weights(layer)
+    network = network_of(layer.problem)
+    if constant is not None:
+        tensor = dataclasses.replace(network.tensors[constant], constant=given.pop(constant))
+        tensors = {**network.tensors, constant: tensor}
+        network = dataclasses.replace(network, tensors=tensors, inputs=tuple(given))
+    (program,) = compile_network(network, config)
+    if not isinstance(program, Compiled):
+        raise InputError("the machine cannot do this layer")
+    return program, job_of(program, given, MemorySettings.of(config)), layer.problem.reference(a, b)
 
 
 def predicted(config: MachineConfig, layer: Layer) -> Answer:
     """By the cycle model, the compiler's time included."""
     begin = time.monotonic()
     try:
-        program = compile_problem(layer.problem, config)
-        a, b = (
-            np.zeros(shape, kind)
-            for shape, kind in (
-                (layer.problem.shape_a, layer.problem.type_a),
-                (layer.problem.shape_b, layer.problem.type_b),
-            )
-        )
-        job = problem_job(program, a, b, MemorySettings.of(config))
+        _, job, _ = compiled(config, layer)
         cycles = predict(config, job, values=False).cycles
     except InputError as error:
         return Answer(None, time.monotonic() - begin, str(error))
@@ -37,10 +58,8 @@ def predicted(config: MachineConfig, layer: Layer) -> Answer:
 
 
 def observed(config: MachineConfig, layer: Layer) -> tuple[int, bool]:
-    """By the RTL on random operands: cycles, and whether results and every event are as predicted."""
-    program = compile_problem(layer.problem, config)
-    a, b = layer.problem.random(np.random.default_rng(0))
-    job = problem_job(program, a, b, MemorySettings.of(config))
+    """By the RTL: cycles, and whether results and every event are as predicted."""
+    program, job, expected = compiled(config, layer)
     (outcome,) = simulator(config, "verilator").run([job])
     same = compare(config, job, predict(config, job), outcome) is None
-    return outcome.cycles, same and np.array_equal(result(program, outcome), layer.problem.reference(a, b))
+    return outcome.cycles, same and np.array_equal(result(program, outcome), expected)

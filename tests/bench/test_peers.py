@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench.peers import asking, machines
+from bench.peers import asking, machines, ours
 from bench.peers.__main__ import main
 from bench.peers.asking import Answer, ask, kept, stored
 from bench.peers.layers import Layer, layers
@@ -24,6 +24,8 @@ from bench.peers.table import Row, markdown, sentences, summary, table
 from bench.peers.tools import TOOLS, packed
 from hw.config import MachineConfig, load, preset_names
 from hw.errors import InputError
+from sw.convolution import Convolution
+from sw.patches import Axis
 
 SAMPLES = Path(__file__).parents[1] / "data" / "peers"
 #: What the tools' YAML says of a machine; AccelForge has no latencies.
@@ -165,6 +167,23 @@ def test_answers_of_the_real_tools_are_read() -> None:
 
 
 SCORES = layer("bert-base scores")
+
+
+def test_our_cycles_are_above_the_bound_of_the_array() -> None:
+    config = load("default")
+    found = ours.predicted(config, SCORES)
+    assert found.failed is None
+    assert SCORES.problem.macs <= config.macs_per_cycle * (found.cycles or 0)
+
+
+def test_weights_are_constants_so_that_the_compiler_may_arrange_them() -> None:
+    """With one row of the array for each output channel, 3,136 pixels of 32 channels would take 56,448."""
+    small = Axis(56, 3, 1, 1, 1)
+    one = Layer("n", "depthwise", 1, Convolution(1, 32, small, small, 32, groups=32))
+    found = ours.predicted(load("default"), one)
+    assert one.problem.macs / 256 < (found.cycles or 0) < 56_448 / 2
+    assert (ours.weights(one), ours.weights(SCORES)) == ("A", None)
+    assert ours.weights(layer("bert-base projection")) == "B"
 
 
 @pytest.mark.parametrize("tool", TOOLS)
