@@ -225,12 +225,12 @@ def test_scalesim_is_told_padded_images_and_words_of_four_bytes() -> None:
 def rows() -> list[Row]:
     """Three layers: tools right, twice as much, and failed."""
     found = []
-    for title, ours, theirs in (
+    for title, cycles, theirs in (
         ("bert-base scores", 100, Answer(101, 2.0)),
         ("resnet-50 conv1", 1000, Answer(2000, 3.0)),
         ("bert-base pooler", 10, Answer(None, 60.0, "ValueError: no mapping")),
     ):
-        found.append(Row(layer(title), Answer(ours, 0.1), {"zigzag": theirs}))
+        found.append(Row(layer(title), Answer(cycles, 0.1), {"zigzag": theirs}))
     return found
 
 
