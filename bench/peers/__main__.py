@@ -147,7 +147,11 @@ def toml(config: MachineConfig, notes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-@click.command(help=__doc__)
+#: The text above, its block of commands kept in lines.
+HELP = (__doc__ or "").replace("\n\n    python", "\n\n\b\n    python")
+
+
+@click.command(help=HELP)
 @click.option("--tools", "named", default=",".join(TOOLS), show_default=True, help="Which tools, by commas.")
 @click.option("--layers", "pattern", default="", help="Only layers whose `NETWORK LAYER` matches REGEX.")
 @click.option("--machine", default="default", show_default=True, help="Preset or TOML file.")
