@@ -29,6 +29,7 @@ from bench.peers.environments import environment
 from bench.peers.layers import Layer, layers
 from bench.peers.table import Row
 from bench.peers.tools import TOOLS, Tool
+from heald.progress import shown
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 
@@ -128,12 +129,14 @@ def on_rtl(config: MachineConfig, rows: Sequence[Row], count: int) -> bool:
     """The quickest layers on the RTL; whether cycles and results are as predicted."""
     good = True
     distinct = {row.layer.shape: row for row in rows if row.ours.cycles is not None}.values()
-    for row in sorted(distinct, key=lambda r: r.ours.cycles or 0)[:count]:
-        say(f"RTL: {row.layer.title}")
-        cycles, fine = ours.observed(config, row.layer)
-        fine &= cycles == row.ours.cycles
-        good &= fine
-        say(f"RTL: {row.layer.title}: {cycles:,} cycles, {'as predicted, bit-exact' if fine else 'DIFFERS'}")
+    with shown(say) as progress:
+        for row in sorted(distinct, key=lambda r: r.ours.cycles or 0)[:count]:
+            title = row.layer.title
+            progress(f"RTL: {title}")
+            cycles, fine = ours.observed(config, row.layer)
+            fine &= cycles == row.ours.cycles
+            good &= fine
+            progress(f"RTL: {title}: {cycles:,} cycles, {'as predicted, bit-exact' if fine else 'DIFFERS'}")
     return good
 
 
