@@ -227,7 +227,7 @@ def show(rows: Sequence[Row], tools: Sequence[str], as_json: bool, markdown: boo
     if markdown:
         click.echo(table.markdown(rows, tools))
     else:
-        Console(width=max(200, Console().width)).print(table.table(rows, tools))
+        Console(width=max(240, Console().width)).print(table.table(rows, tools))
     for one in found:
         click.echo("\n".join(table.sentences(one)))
 
