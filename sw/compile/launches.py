@@ -119,7 +119,9 @@ class TileLaunches:
         half = tiles.rows * pitch * itemsize
         place = tile.turn * half + self.out_base
         bases["result"] = tile.turn * (half // itemsize) + self.out_base // itemsize
-        scalars = kernel.scalars(bases, width, **(segments.gaps if segments else {}))
+        turned = {k: 1 - width * a.step for k, a in enumerate(kernel.operands) if a.turned}
+        gaps = segments.gaps if segments else {"row_gaps": turned}
+        scalars = kernel.scalars(bases, width, **gaps)
         written = (writer.out(place, tile.rows * (pitch * itemsize)),)
         iterations = kernel.iterations(tile.rows, width)
         made.append(self.launcher.launch(self.chosen.configured, iterations, scalars, reads, written, there))

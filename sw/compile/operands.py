@@ -165,7 +165,7 @@ class Fetch:
     """A load that brings what a tile needs of an operand, or of a record, into one of two places.
 
     `unit` elements belong to each row (`follows` row) or to each tile (records of columns). `repeat` columns
-    have one element, and tiles are whole rows then.
+    have one element, and tiles are whole rows then. With `step`, columns are loaded as rows, so far apart.
     """
 
     key: int | str
@@ -177,6 +177,7 @@ class Fetch:
     unit: int = 1
     record: bool = False
     repeat: int = 1
+    step: int = 1
 
     def load(
         self, writer: Writer, tile: Tile, batch: Mapping[str, int]
@@ -201,6 +202,8 @@ class Fetch:
 
         if self.record:
             loads = load(1, home.row, self.unit if how == "column" else number * self.unit, self.half)
+        elif how == "full" and self.step > 1:
+            loads = load(tile.columns, column, tile.rows, self.pitch, tiles.region(writer, self.view))
         elif how == "full" and column != 1:
             # Nothing is contiguous along rows: elements come one by one.
             loads = self._lines(writer, tile, batch, target)
@@ -278,27 +281,32 @@ def fetches(
     """The loads of a tile, with places in the scratchpad."""
     found: list[Fetch] = []
 
-    def place(
-        key: int | str, view: View, how: Follows, size: int, pitch: int = 0, unit: int = 0, repeat: int = 1
-    ) -> None:
-        """Two places of so many bytes; `unit` elements are a record."""
+    def places(size: int) -> tuple[int, int]:
+        """Two places of so many bytes: where they begin, and the bytes from one to the other."""
         # The second starts as the first does.
         half = round_up(size, area.alignment)
-        base = area.take(HALVES * half)
-        found.append(Fetch(key, view, how, base, half, pitch, unit or 1, unit > 0, repeat))
+        return area.take(HALVES * half), half
+
+    def record(key: str, size: int, unit: int) -> None:
+        """Places of records of `unit` elements."""
+        how: Follows = "column" if key == "columns" else "row"
+        found.append(Fetch(key, whole(made[key]), how, *places(size), pitch=0, unit=unit, record=True))
 
     for key, tensor in made.items():
         if key == "columns":
-            place(key, whole(tensor), "column", 4 * tensor.shape[1], unit=tensor.shape[1])
+            record(key, 4 * tensor.shape[1], tensor.shape[1])
         else:
             count = sum(s.access.record and s.access.follows == "row" for s in sources.values())
             count *= tiles.records
-            place(key, whole(tensor), "row", 4 * count * tiles.rows, unit=count)
+            record(key, 4 * count * tiles.rows, count)
     for k, s in sources.items():
         if not s.access.record:
-            pitch = tiles.pitch(k) // s.access.repeat if s.access.follows == "full" else 0
-            size = s.itemsize * _elements(k, s, tiles, pitch)
-            place(k, s.view, s.access.follows, size, pitch * s.itemsize, repeat=s.access.repeat)
+            access = s.access
+            pitch = tiles.pitch(k) // access.repeat if access.follows == "full" else 0
+            base, half = places(s.itemsize * _elements(k, s, tiles, pitch))
+            apart = s.itemsize * (access.step if access.turned else pitch)
+            repeat, step = access.repeat, access.step
+            found.append(Fetch(k, s.view, access.follows, base, half, apart, repeat=repeat, step=step))
     return found
 
 

@@ -19,7 +19,8 @@ class TileAccess:
 
     - `full`: element (r, c) is `base + r*width + c`. With `row_gap`, every row is followed by elements that
       are skipped; with `segment_gap`, every segment of a row is. With `repeat`, so many neighbours have one
-      element: it is `base + (r*width + c) div repeat`, and there are no gaps.
+      element: it is `base + (r*width + c) div repeat`, and there are no gaps. With `step`, neighbours lie so
+      far apart: it is `base + c*step + r`, and a launch has `row_gap` less than a row of them.
     - `column`: `base + c` for every row; `row`: `base + r` for every column; `scalar`: `base` for all.
 
     `record`, of int32 that follows rows or columns: the operand lies in records together with all others
@@ -34,6 +35,17 @@ class TileAccess:
     segment_gap: bool = False
     record: bool = False
     repeat: int = 1
+    step: int = 1
+
+    @property
+    def turned(self) -> bool:
+        """Whether elements of a column lie side by side."""
+        return self.step > 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether neighbours of a row lie side by side, each once."""
+        return self.repeat == 1 and not self.turned
 
     @property
     def bytes(self) -> int:

@@ -168,14 +168,14 @@ def _candidates(
     large = _large(value)
     masks: Sequence[int] = MASKS if result.bytes == 1 else NEIGHBOURS
     wanted: list[tuple[Expression, int, int, tuple[tuple[int, ...], ...]]] = []
-    repeat = max((a.repeat for a in operands), default=1)
-    if repeat > 1:
-        masks = [m for m in NEIGHBOURS if m + 1 >= repeat]
+    plain = all(a.plain for a in operands)
+    if not plain:
+        masks = [m for m in NEIGHBOURS if m + 1 >= max(a.repeat for a in operands)]
     for mask in masks[:2] if large else masks:
         # Where larger blocks fit, others of them lie in different words anyway.
         ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
         wanted.append((value, mask, 1, ORDERS if ordered else ((),)))
-    if (several := config.cgra.lanes) > 1 and aligned % several == 0 and repeat == 1:
+    if (several := config.cgra.lanes) > 1 and aligned % several == 0 and plain:
         # PEs with lanes look a word up as quickly as they add; without lanes, few PEs have a table.
         values = dict.fromkeys((value, with_tables(value, [a.element for a in operands])))
         sizes = [pieces * several - 1 for pieces in (1, 2, 4)]

@@ -136,7 +136,7 @@ class Indices:
             record = self._record(access.follows)
             each = self.unrolling.lanes if access.follows == "column" else 1
             return each * (piece * len(record) * (access.follows == "column") + record.index(int(key)))
-        return self.unrolling.pieces[piece] if access.follows in ("full", "column") else 0
+        return self.unrolling.pieces[piece] * access.step if access.follows in ("full", "column") else 0
 
     def _place(self, key: Key, piece: int) -> tuple[str, str]:
         """The array and the index of the first element of a piece."""
@@ -260,8 +260,12 @@ class Indices:
             more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
             found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
         if not self.shared:
-            return [*found, f"{base} = {base} + {self.unrolling.copies // access.repeat}"]
+            return [*found, f"{base} = {base} + {self._advance(access)}"]
         return [*found, f"p_{key} = at + {base}"]
+
+    def _advance(self, access: TileAccess) -> int:
+        """What an index moves on with an iteration that makes neighbours."""
+        return self.unrolling.copies * access.step // access.repeat
 
     @property
     def bases(self) -> list[Key]:
@@ -284,7 +288,7 @@ class Indices:
             moved = {"full": first, "column": first % width, "row": row, "scalar": 0 * row}[access.follows]
             if access.record:
                 moved = iteration * u.copies * records if of_columns else row * records
-            moved = moved // access.repeat
+            moved = first % width * access.step + row if access.turned else moved // access.repeat
             many = access.follows in ("full", "column")
             base = (access.follows + "s") if access.record else key
             pieces = range(len(u.pieces) if many else 1)
@@ -331,7 +335,7 @@ class Indices:
         """What the index of an operand has been when its variable starts, less the base."""
         access = self.accesses[key]
         if access.follows == "full":
-            return self.unrolling.always if self.shared else self.unrolling.copies // access.repeat
+            return self.unrolling.always if self.shared else self._advance(access)
         if access.follows == "column":
             return self.unrolling.always
         return int(access.follows == "row")

@@ -55,6 +55,12 @@ class LoweredElementwise:
             width, tile_columns, tile_rows = tile
             if tile_columns == columns:
                 break  # Rows whose elements repeat are not cut.
+        turned = [k for k, s in sources.items() if _turned(s)]
+        if turned:
+            tile_rows = _odd_words(tile_rows)
+        for k in turned if tile_rows > 1 else ():
+            access = dataclasses.replace(sources[k].access, row_gap=True, step=tile_rows)
+            sources[k] = dataclasses.replace(sources[k], access=access)
         result = TileAccess("out", word(homes[output.tensor].tensor.element))
         accesses = [s.access for s in sources.values()]
         loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))
@@ -97,6 +103,17 @@ def _source(view: View, output: View, homes: Mapping[str, Allocation], repeat: i
     if view.shape == output.shape:
         return found
     return dataclasses.replace(found, access=dataclasses.replace(found.access, repeat=repeat))
+
+
+def _turned(s: Source) -> bool:
+    """Whether elements of a column of an operand lie side by side, and those of a row do not."""
+    row, column = s.view.strides[-2:]
+    return s.access.follows == "full" and row == 1 and column != 1
+
+
+def _odd_words(rows: int) -> int:
+    """As many rows or fewer: bytes of columns that lie so far apart are in different banks."""
+    return 4 * (rows // 4 - (rows // 4 + 1) % 2) if rows >= 4 else rows
 
 
 def _tile(

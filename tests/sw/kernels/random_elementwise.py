@@ -96,6 +96,9 @@ class _Drawing:
         row, column = np.mgrid[0 : self.rows, 0 : self.width]
         if access.follows != "full":
             return {"row": row, "column": column, "scalar": 0 * row}[access.follows]
+        if access.turned:
+            self.row_gaps[key] = 1 - self.width * access.step
+            return column * access.step + row
         found = (row * self.width + column) // access.repeat
         # What is read may overlap; a result must not.
         least = 0 if key == "result" else -3

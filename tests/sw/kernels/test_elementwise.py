@@ -90,6 +90,16 @@ def test_elements_that_repeat_are_loaded_once(repeat: int) -> None:
     assert np.array_equal(run_words(machine(), found), found.expected)
 
 
+def test_columns_may_lie_side_by_side() -> None:
+    operands = [TileAccess("scratch", "int8", row_gap=True, step=12), ROW, BYTE]
+    value = Apply("add", (Apply("mul", (Argument(0), Argument(1))), Argument(2)))
+    for seed in range(8):
+        found = tile(random.Random(seed), value, operands, masks=NEIGHBOURS)
+        launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
+        assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+    assert np.array_equal(run_words(machine(), found), found.expected)
+
+
 def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
     """The output buffer after a launch of the bitstream, by the sequential execution's grid."""
     made = configure(found.made.kernel, config)
