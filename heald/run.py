@@ -241,7 +241,7 @@ class Run:
             "islands": [],
             "fixed_point": {},
             "ii": [],
-            "advice": self.advice and self.advice.as_dict(),
+            **({"advice": self.advice.as_dict()} if self.advice else {}),
         }
 
     def __repr__(self) -> str:

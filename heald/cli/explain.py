@@ -74,7 +74,7 @@ def command(
                 "operators": [] if network is None else _operators(network),
                 "islands": [island.as_dict() for island in found],
                 "fixed_point": {n: a.as_dict() for n, a in fixed_.items()},
-                "advice": advice and advice.as_dict(),
+                **({"advice": advice.as_dict()} if advice is not None else {}),
             }
         )
         return code

@@ -39,7 +39,7 @@ def test_page_and_json_of_a_run_say_what_explain_says(heald: Heald, quick: objec
 
 def test_a_run_without_a_page_asks_for_nothing(heald: Heald, quick: object, tmp_path: Path) -> None:
     ended = heald("run", "--matmul", "8x8x8", "--hw", "test", "--json")
-    assert json.loads(ended.out)["advice"] is None
+    assert "advice" not in json.loads(ended.out)
     assert "advice" not in ended.err
 
 

@@ -14,10 +14,11 @@ import onnx
 import pytest
 
 import heald as hd
+from cosim import energy
 from cosim.job import Outcome
 from cosim.session.network import draw_inputs
 from heald import backend
-from heald.exploration import command, energy
+from heald.exploration import command
 from heald.exploration.evaluate import Evaluation, Workload, confirm, evaluate, load_model
 from heald.exploration.results import Point, State
 from heald.exploration.space import from_values

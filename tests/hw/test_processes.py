@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import subprocess
@@ -125,8 +124,8 @@ def test_steps_that_belong_together_are_not_torn_apart() -> None:
     done: list[str] = []
     with pytest.raises(processes.Ended) as raised:
         with processes.held():
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
             done.append("both")
         done.append("too far")
     assert raised.value.number == signal.SIGTERM
@@ -140,9 +139,9 @@ def test_steps_that_never_end_are_ended_by_a_later_signal(monkeypatch: pytest.Mo
     monkeypatch.setattr(processes, "TIDYING", 0.0)
     done: list[str] = []
     with pytest.raises(processes.Ended), processes.held():
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         done.append("first")
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         done.append("second")
     assert done == ["first"]
 

@@ -135,7 +135,7 @@ def test_a_signal_waits_until_the_database_has_answered(monkeypatch: pytest.Monk
     try:
         processes.install([signal.SIGINT])
         with pytest.raises(processes.Ended), storage_errors("sqlite:///some.db"):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             answered = True
     finally:
         processes.heard()

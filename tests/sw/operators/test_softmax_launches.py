@@ -110,7 +110,7 @@ def test_operators_of_other_scales_and_types_have_loops_of_one_structure() -> No
 
 def test_lanes_are_used_where_rows_begin_at_multiples_of_them() -> None:
     config = machine("vector3x4")
-    wanted = {16: (2, 1, 0, 0, 1), 100: (1, 1, 0, 0, 1), 128: (3, 2, 0, 0, 2)}
+    wanted = {16: (2, 2, 0, 0, 2), 100: (1, 1, 0, 0, 1), 128: (3, 2, 0, 0, 2)}
     for columns, numbers in wanted.items():
         made = operator(64, columns, "int8", "int8", 0.1, 1 / 256)
         tile = row_tile(np.zeros((64, columns), "int8"), 0, spaces(), 8)
