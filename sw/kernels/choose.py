@@ -100,9 +100,7 @@ def choose(
     tries = 1 if _large(value) else SEEDS
     best: Chosen | None = None
     for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
-        if best is None or demand.cost(least) < best.cost * (
-            _WORTH if made.block > best.elementwise.block else 1
-        ):
+        if best is None or _promises(made, least, best):
             last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
             try:
                 tried = _mapped((made, *others), config, demand, range(seed, last))
@@ -116,6 +114,16 @@ def choose(
     if not best.configured.verified:
         return _mapped((best.elementwise,), config, demand, range(seed, seed + tries), compared=True)
     return best
+
+
+def _promises(made: ElementwiseKernel, least: float, best: Chosen) -> bool:
+    """Whether a loop that takes so many cycles per element at least is worth mapping.
+
+    Without lanes there are many loops, which take long to be mapped: only quicker ones are.
+    """
+    demand = best.demand if made.unrolling.lanes > 1 else Demand()
+    cost = demand.cost(best.cycles_per_element, len(best.configured.words))
+    return demand.cost(least) < cost * (_WORTH if made.block > best.elementwise.block else 1)
 
 
 def _large(value: Expression) -> bool:
