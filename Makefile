@@ -56,7 +56,7 @@ release: $(VENV)/release build/bert_encoder.onnx ## wheel and sdist in build/dis
 	$(call working,making build/release for $(PYTHON),$(PYTHON) -m venv build/release)
 	$(call working,installing the wheel and what it needs (one minute),\
 		$(call logged,build/install.log,build/release/bin/python -m pip install --quiet build/dist/*.whl))
-	@away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cd "$$away" && \
+	@away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && trap 'exit 130' INT TERM && cd "$$away" && \
 		env -u PYTHONPATH HEALD_CACHE="$$away/cache" "$(CURDIR)/build/release/bin/heald" run \
 		"$(CURDIR)/build/bert_encoder.onnx" --hw default --compare onnxruntime --report release.html || \
 		{ echo "make: the demo does not run from the wheel; do not publish build/dist" >&2; exit 1; }
