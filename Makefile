@@ -14,8 +14,10 @@ define working
 endef
 # $(call install,WHAT) installs this folder; WHAT is `.` or `.[dev]`. Modules are compiled when they are used.
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '$(1)'
+# $(call logged,FILE,COMMAND) keeps what COMMAND says in FILE, and shows it where COMMAND fails.
+logged = $(2) >$(1) 2>&1 || { cat $(1) >&2; echo "make: '$(2)' failed, see above ($(1))" >&2; false; }
 
-.PHONY: help demo test slow formal docs clean
+.PHONY: help demo test slow formal docs release clean
 
 help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -47,6 +49,19 @@ docs: $(VENV)/docs ## generate the pages of instructions, registers and fields; 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "make: the site is build/site/index.html; its search needs a server: python3 -m http.server -d build/site" >&2
 
+# Nothing of the source tree takes part in the run: another directory, no PYTHONPATH, an empty cache.
+release: $(VENV)/release build/bert_encoder.onnx ## wheel and sdist in build/dist; install the wheel afresh, run the demo from it
+	@rm -rf build/dist build/release
+	$(call working,building sdist and wheel,$(call logged,build/build.log,$(BIN)/python -m build --outdir build/dist))
+	$(call working,making build/release for $(PYTHON),$(PYTHON) -m venv build/release)
+	$(call working,installing the wheel and what it needs (one minute),\
+		$(call logged,build/install.log,build/release/bin/python -m pip install --quiet build/dist/*.whl))
+	@away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && trap 'exit 130' INT TERM && cd "$$away" && \
+		env -u PYTHONPATH HEALD_CACHE="$$away/cache" "$(CURDIR)/build/release/bin/heald" run \
+		"$(CURDIR)/build/bert_encoder.onnx" --hw default --compare onnxruntime --report release.html || \
+		{ echo "make: the demo does not run from the wheel; do not publish build/dist" >&2; exit 1; }
+	@echo "make: the demo ran from the wheel: build/dist can be published" >&2
+
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build
 
@@ -68,7 +83,11 @@ $(VENV)/docs: $(VENV)/made
 	$(call working,installing Heald and the tools of the site (one minute),$(call install,.[docs]))
 	@touch $@ $(VENV)/installed
 
+$(VENV)/release: $(VENV)/made
+	$(call working,installing Heald and the tool that builds packages (one minute),$(call install,.[release]))
+	@touch $@ $(VENV)/installed
+
 # What the tests need holds all that the others install.
 $(VENV)/dev: $(VENV)/made
 	$(call working,installing Heald and the tools of the tests (one or two minutes),$(call install,.[dev]))
-	@touch $@ $(VENV)/docs $(VENV)/installed
+	@touch $@ $(VENV)/docs $(VENV)/release $(VENV)/installed

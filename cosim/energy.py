@@ -136,6 +136,8 @@ GRID: Mapping[Unit, str] = {
     Unit.MULTIPLIER: "grid_multiply",
     Unit.TABLE: "grid_table",
     Unit.MEMORY: "grid_memory",
+    Unit.LANES: "grid_alu",
+    Unit.QUANTISER: "grid_multiply",  # its product is what costs
 }
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = {
     "index.md": "README.md",
     "CHANGELOG.md": "CHANGELOG.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
     "bench/README.md": "bench/README.md",
     **{
         path: path

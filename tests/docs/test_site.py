@@ -27,7 +27,7 @@ PAGES = sorted(
     {
         *DOCS.rglob("*.md"),
         *(ROOT / "examples").rglob("README.md"),
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "bench/README.md")),
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md")),
     }
 )
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")

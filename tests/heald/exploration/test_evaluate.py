@@ -20,6 +20,7 @@ from heald.exploration.evaluate import Workload, evaluate, load_model
 from heald.sources import OnnxSource
 from hw.config import load
 from hw.errors import InputError
+from hw.fabric import Unit
 from hw.synthesis.tools import ToolError
 from sw.frontend.network import import_model
 from sw.graph import reference
@@ -69,6 +70,11 @@ def test_programs_around_operators_of_the_host() -> None:
     found = evaluate((load_model(w.models[0]),), load("test"), w)
     assert found.models[0].programs == 2
     assert [o.where for o in found.models[0].operators].count("host") > 0
+
+
+def test_operations_of_every_unit_have_an_energy() -> None:
+    assert set(energy.GRID) == set(Unit)
+    assert set(energy.GRID.values()) == {"grid_alu", "grid_multiply", "grid_table", "grid_memory"}
 
 
 def test_energy_is_counts_times_the_table() -> None:
