@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import find_libpython
+
 from hw.errors import InputError
 
 #: The oldest Verilator that cocotb 2 works with.
@@ -140,3 +142,15 @@ def _output(command: list[str]) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError as error:
         raise InputError(f"{command[0]} cannot be run: {error}") from None
+
+
+def check_tools(sim: str) -> None:
+    """Raise `InputError` where the tools that run the RTL are missing, before work is done for it."""
+    if sim == "amaranth":
+        return
+    find()
+    if sim == "verilator" and find_libpython.find_libpython() is None:
+        raise InputError(
+            f"--sim verilator needs Python as a shared library, which {sys.executable} does not have: "
+            "--sim cpp does without"
+        )

@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,11 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from cosim.session.metrics import METRICS
+from heald.comparison import Comparison, Side
 from heald.exploration import command, search
-from heald.exploration.results import METRICS, Confirmation, Exploration, Point, State, front_table, summary
+from heald.exploration.evaluate import CheckError, LoadedModel, predicted
+from heald.exploration.results import Confirmation, Exploration, Point, State, front_table, summary
 from heald.exploration.samplers import SAMPLERS
 from heald.exploration.space import Space, from_values, read
 from heald.exploration.study import without_password
@@ -29,7 +31,7 @@ from heald.progress import Progress, shown
 from heald.report.console import plain_table
 from heald.session import GraphModel
 from hw import processes
-from hw.config import to_toml
+from hw.config import MachineConfig, to_toml
 from hw.errors import InputError, whole_number
 from hw.html import table
 
@@ -49,6 +51,7 @@ class Study:
     found: Exploration
     space: Space
     storage: str
+    models: tuple[LoadedModel, ...] = ()
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -67,6 +70,15 @@ class Study:
         except KeyError:
             raise InputError(f"point must be 0 to {len(self.found.points) - 1}, not {number}") from None
         return machine(self.space.machine(point.parameters))
+
+    def compare(self, number: int) -> list[Comparison]:
+        """Each model on the base machine (A) and on the machine of a point (B), by the exact cycle model.
+
+        Raises `InputError` for a number that is no point, and where a machine does not take a model.
+        """
+        machines = {f"{self.space.base.name}, the base": self.space.base}
+        machines |= {f"point {number}": self.machine(number).config}
+        return [Comparison(*(_side(m, c, name) for name, c in machines.items())) for m in self.models]
 
     def report(self, file: str | Path) -> None:
         """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
@@ -119,6 +131,8 @@ class Study:
         for row in rows:
             table.add_row(*row)
         console.print(table)
+        if found.nearest is not None:
+            console.print(Text(str(found.nearest)))
         others = [c for c in found.confirmations if c.point not in found.front]
         if others:
             good = sum(c.confirmed for c in others)
@@ -158,6 +172,7 @@ class Study:
                 for p in found.points
                 if p.reason is not None
             ],
+            "nearest": None if found.nearest is None else asdict(found.nearest),
             "confirmations": [_confirmation(c) for c in found.confirmations],
         }
 
@@ -167,6 +182,13 @@ class Study:
     def _repr_html_(self) -> str:
         names, front = front_table(self.found)
         return f"<p>{summary(self.found)}</p>{table(names, front)}"
+
+
+def _side(model: LoadedModel, config: MachineConfig, name: str) -> Side:
+    try:
+        return Side.of(predicted(model, config).as_dict(), f"{model.name} on {name}")
+    except (InputError, CheckError) as error:
+        raise InputError(f"{name}, cannot be compared: {error}") from None
 
 
 def _confirmation(confirmation: Confirmation) -> dict[str, Any]:
@@ -246,15 +268,13 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
             say(summary(command.kept_so_far(prepared)))
         say(f"all of it is in {storage}: the same command goes on from here")
         raise
-    return Study(found, prepared.space, storage)
+    return Study(found, prepared.space, storage, prepared.loaded)
 
 
 def _told(state: search.Progress) -> str:
     refused = sum(p.state is State.REFUSED for p in state.done)
-    done = state.known + len(state.done)
-    text = f"{done} of {state.target} points, {state.rate:.2f} points/s"
-    text += f", {refused} refused" if refused else ""
-    return text if state.left is None else f"{text}, about {timedelta(seconds=round(state.left))} left"
+    text = f"{state.outlook}, {state.rate:.2f} points/s" if state.rate else state.outlook
+    return text + (f", {refused} refused" if refused else "")
 
 
 def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:

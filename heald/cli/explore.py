@@ -47,6 +47,9 @@ _PAUSE = 4.0
 @click.option("--csv", type=PATH, metavar="FILE", help="Write all points as a table.")
 @click.option("--export", type=PATH, metavar="DIR", help="Write the machines of the front as TOML files.")
 @click.option(
+    "--compare", type=click.IntRange(0), metavar="N", help="Set point N beside the base machine, by operator."
+)
+@click.option(
     "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="The FPGA."
 )
 @click.option(
@@ -76,16 +79,22 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     if options["export"] is not None:
         check_directory(options["export"])
     options["dims"] = options.pop("dim")
-    asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
+    own = ("report", "csv", "export", "compare")
+    asked = {name: value for name, value in options.items() if name not in own}
     with shown(stages(note, _PAUSE)) as tell:
         study = study_of(Request(space, models, **asked), note, tell)
     for name, write in (("csv", study.csv), ("export", study.export), ("report", study.report)):
         if options[name] is not None:
             write(options[name])
+    compared = [] if options["compare"] is None else study.compare(options["compare"])
     if json_:
-        print_json(study.as_dict())
+        print_json(study.as_dict() | {"comparisons": [c.as_dict() for c in compared]})
     else:
         study.print(stdout())
+        for comparison in compared:
+            comparison.print(stdout(180))
+        if study.found.front and not compared:
+            note(f"--compare {study.found.front[0]} sets the first of these beside the base machine")
     wrong = [c for c in study.found.confirmations if not c.confirmed]
     for c in wrong:
         note(f"point {c.point} differs on the RTL: {c.difference}")

@@ -14,19 +14,17 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from cosim import energy
+from cosim.session.metrics import CLOCKED, MINIMIZE
+from cosim.toolchain import check_tools
 from heald.exploration import worker
 from heald.exploration.evaluate import (
     LoadedModel,
     Workload,
-    check_tools,
     chosen,
     confirm,
-    has_clock,
     load_model,
 )
 from heald.exploration.results import (
-    CLOCKED,
-    MINIMIZE,
     Exploration,
     Point,
     State,
@@ -39,8 +37,9 @@ from heald.exploration.results import (
 from heald.exploration.samplers import sampler
 from heald.exploration.search import Progress, Search, Workers, workers
 from heald.exploration.space import Space, read
-from heald.exploration.study import Fingerprints, Kept, distributions, open_study, storage_errors
+from heald.exploration.study import Fingerprints, Kept, distributions, nearest, open_study, storage_errors
 from heald.sources import GraphSource, read_source
+from hw.area.measure import has_clock
 from hw.config import FIELDS
 from hw.errors import InputError
 from hw.fabric import Fabric
@@ -157,7 +156,7 @@ def _check_area(space: Space, workload: Workload) -> None:
 
 
 def fingerprints(prepared: Prepared) -> Fingerprints:
-    """What the points of a study depend on, each as a few digits."""
+    """What the metrics of a study's points depend on, each as a few digits."""
     space, workload = prepared.space, prepared.workload
     meaning = {
         "base": {name: _text(getattr(space.base, name)) for name in FIELDS if name != "name"},
@@ -166,8 +165,6 @@ def fingerprints(prepared: Prepared) -> Fingerprints:
         "grids": {name: _text(grid) for name, grid in space.grids.items()},
         "derived": {name: formula.text for name, formula in space.derived.items()},
         "constraints": [c.text for c in space.constraints],
-        "objectives": dict(space.objectives),
-        "limits": [limit.text for limit in space.limits],
     }
     found = {
         "space": json.dumps(meaning, sort_keys=True),
@@ -201,8 +198,8 @@ def explore(
     staff = workers(prepared.request.executor, identity, prepared.workload)
     killed = True
     try:
-        with contextlib.closing(_open(prepared, made_from)) as kept:
-            progress = _search(prepared, kept, staff, report)
+        with contextlib.closing(_open(prepared, made_from, note)) as kept:
+            progress = _search(prepared, kept, staff, report, note)
             staff.close(kill=False)
             killed = False
             _confirm(prepared, kept, note)
@@ -214,22 +211,28 @@ def explore(
 
 def kept_so_far(prepared: Prepared) -> Exploration:
     """What a study holds, without anything being evaluated."""
-    with contextlib.closing(_open(prepared, fingerprints(prepared))) as kept:
+    with contextlib.closing(_open(prepared, fingerprints(prepared), lambda text: None)) as kept:
         return gathered(prepared, kept, 0.0)
 
 
-def _open(prepared: Prepared, made_from: Fingerprints) -> Kept:
-    return open_study(prepared.storage, prepared.name, prepared.space, made_from)
+def _open(prepared: Prepared, made_from: Fingerprints, note: Callable[[str], None]) -> Kept:
+    return open_study(prepared.storage, prepared.name, prepared.space, made_from, note)
 
 
-def _search(prepared: Prepared, kept: Kept, staff: Workers, report: Callable[[Progress], None]) -> Progress:
+def _search(
+    prepared: Prepared,
+    kept: Kept,
+    staff: Workers,
+    report: Callable[[Progress], None],
+    note: Callable[[str], None],
+) -> Progress:
     request, space = prepared.request, prepared.space
     relative = distributions(space)
     # A search that goes on must not draw again what it drew before.
     seed = (request.seed + 7919 * len(kept.points())) % (1 << 32)
     made = sampler(request.sampler, space.feasible, space.values, relative, prepared.trials, seed)
     kept.study.sampler = made
-    return Search(kept, made, staff, prepared.trials, report).run()
+    return Search(kept, made, staff, prepared.trials, report, note).run()
 
 
 def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> None:
@@ -281,6 +284,7 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
             n: abs(w) if how == MINIMIZE else -w for (n, how), w in zip(objectives, worst, strict=True)
         },
         points_per_second=rate,
+        nearest=nearest(points, space),
     )
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-import find_libpython
 import numpy as np
 
-from cosim import toolchain
 from cosim.backends import simulator
-from cosim.energy import Table, moved, spent
+from cosim.energy import Table
+from cosim.session.metrics import ModelMetrics, model_metrics
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
-from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
+from cosim.session.operators import Prediction
 from cosim.settings import MemorySettings
 from heald import partition
-from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
+from heald.exploration.results import Confirmation, Point
 from heald.model_run import run_model
 from heald.sources import GraphSource
-from hw.config import PORTS, MachineConfig
+from hw.area.measure import area
+from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.graph import reference
 from sw.graph.network import Network
@@ -89,7 +84,7 @@ def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: W
         taken = area(config, workload.family, measured=workload.synthesis)
     except InputError as error:
         raise ToolError(str(error)) from None
-    found = tuple(_model(model, config, workload.table) for model in models)
+    found = tuple(model_metrics(model.name, predicted(model, config), workload.table) for model in models)
     cycles = sum(m.cycles for m in found)
     macs = sum(m.macs for m in found)
     metrics: dict[str, float] = {
@@ -112,7 +107,8 @@ def _compiled(model: LoadedModel, config: MachineConfig) -> CompiledModel:
         raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
 
 
-def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
+def predicted(model: LoadedModel, config: MachineConfig) -> Prediction:
+    """A model on a machine by the cycle model; raises `InputError` for what is refused, and `CheckError`."""
     compiled = _compiled(model, config)
     for failure in compiled.failures:
         raise CheckError(failure)
@@ -121,87 +117,7 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
     for program in made.programs:
         if program.predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {program.predicted.error}")
-    return _metrics(model.name, made, table)
-
-
-def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
-    passed, energies = Counter(dict.fromkeys(PORTS, 0)), Counter[str]()
-    instructions = 0
-    for run in made.programs:
-        assert isinstance(run, ModelProgramPrediction)
-        passed.update(moved(made.config, run.predicted))
-        energies.update(spent(table, run.program, run.predicted))
-        instructions += sum(v for n, v in run.predicted.counters.items() if n.endswith("_INSTRUCTIONS"))
-    operators = tuple(_operator(o) for o in made.operators if isinstance(o, OperatorResult))
-    counts = (made.cycles, sum(o.macs for o in operators), instructions, len(made.programs))
-    return ModelMetrics(name, *counts, dict(passed), dict(energies), operators)
-
-
-def _operator(o: OperatorResult) -> OperatorMetrics:
-    moved = dict(o.facts.moved) if o.facts is not None else {}
-    return OperatorMetrics(o.name, o.op, o.where, o.start, o.end, o.cycles, o.macs, dict(o.bounds), moved)
-
-
-if TYPE_CHECKING:
-    from hw.synthesis import Resources
-
-#: Resources by the names of the metrics.
-RESOURCES = ("luts", "ffs", "brams", "dsps")
-
-
-class SynthesisError(Exception):
-    """Synthesis began and failed on a machine."""
-
-
-def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
-    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
-
-    Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
-    `SynthesisError` where the tools fail on the machine.
-
-    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
-    machine takes many minutes (`heald fpga` does it).
-    """
-    # Both take time to import, and synthesis needs tools that estimates do not.
-    from hw.area import estimate
-    from hw.area.model import is_fitted
-
-    guess = estimate(config, family) if is_fitted(family) or not measured else None
-    clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
-    found = _measured(config, family) if measured else guess
-    return {name: getattr(found, name) for name in RESOURCES} | clock
-
-
-def _measured(config: MachineConfig, family: str) -> Resources:
-    from hw.emit import TOP, verilog
-    from hw.synthesis.tools import ToolError
-    from hw.synthesis.yosys import synthesise
-
-    try:
-        return synthesise(verilog(config, trace=False), TOP, family).resources
-    except ToolError as error:
-        if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
-            raise  # the cache is full
-        raise SynthesisError(str(error)) from None
-
-
-def has_clock(family: str) -> bool:
-    """Whether the clock of machines is known of a family."""
-    from hw.area.model import is_fitted, load
-
-    return is_fitted(family) and bool(load(family).clock)
-
-
-def check_tools(sim: str) -> None:
-    """Raise `InputError` where the tools that run the RTL are missing, before work is done for it."""
-    if sim == "amaranth":
-        return
-    toolchain.find()
-    if sim == "verilator" and find_libpython.find_libpython() is None:
-        raise InputError(
-            f"--sim verilator needs Python as a shared library, which {sys.executable} does not have: "
-            "--sim cpp does without"
-        )
+    return made
 
 
 def confirm(

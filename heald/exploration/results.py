@@ -1,65 +1,17 @@
-"""What an exploration gives, as frozen data that goes to JSON and comes back equal."""
+"""What an exploration gives, as frozen data."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
-MINIMIZE, MAXIMIZE = "minimize", "maximize"
+from cosim.session.metrics import MAXIMIZE, METRICS, ModelMetrics
 
-
-#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
-WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
-
-
-class Metric(NamedTuple):
-    """What a metric is called, what it measures, and the direction that is wanted by default.
-
-    On a page, a value times `scale` is in `unit`, written in a style.
-    """
-
-    label: str
-    meaning: str
-    direction: str = MINIMIZE
-    unit: str = ""
-    scale: float = 1
-    style: str = WHOLE
-
-
-METRICS: Mapping[str, Metric] = {
-    "cycles": Metric("cycles", "cycles of all models, one inference each, by the exact cycle model"),
-    "seconds_per_inference": Metric("time per inference", "cycles by the clock", unit="s", style=PREFIXED),
-    "bytes_moved": Metric("bytes moved", "bytes through all memory ports", unit="B", style=PREFIXED),
-    "energy_pj": Metric(
-        "energy",
-        "counted accesses and multiply-accumulates times the energy table",
-        unit="J",
-        scale=1e-12,
-        style=PREFIXED,
-    ),
-    "utilization": Metric(
-        "use of the array", "share of the array's peak that is used", MAXIMIZE, style=PERCENT
-    ),
-    "host_operators": Metric("operators on the host", "operators of all models that the host executes"),
-    "luts": Metric("LUTs", "lookup tables"),
-    "ffs": Metric("registers", "flip-flops"),
-    "brams": Metric("block RAMs", "block RAMs"),
-    "dsps": Metric("multipliers", "multipliers"),
-    "fmax_mhz": Metric("clock", "clock", MAXIMIZE, "MHz"),
-}
-#: Metrics that need a clock.
-CLOCKED = ("fmax_mhz", "seconds_per_inference")
 #: Objectives of a space that names none.
 DEFAULT = ("cycles", "luts")
-
-
-#: To be raised when the form of the JSON changes.
-VERSION = 1
 
 
 class State(StrEnum):
@@ -67,53 +19,13 @@ class State(StrEnum):
 
     `infeasible`: evaluated, but beyond a limit of the space. `refused`: the configuration cannot be built, or
     the compiler does not find a program for it. `failed`: evaluating it killed its worker, synthesis failed
-    on it, or it ended in an error of Heald itself.
+    on it, it ended in an error of Heald itself, or an objective has no value.
     """
 
     COMPLETE = "complete"
     INFEASIBLE = "infeasible"
     REFUSED = "refused"
     FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class OperatorMetrics:
-    """One operator of a model on a machine; operators overlap.
-
-    `start` is the cycle of its first operation, `end` that after its last completion; `cycles` are those from
-    the last completion of earlier operators to its own, so that they add up. `bounds` are least cycles by
-    what limits them (`gemm`, `cgra`, ports), `moved` bytes by port, each element of a tensor once. `where` is
-    `machine`, `host` or `edge`.
-    """
-
-    name: str
-    op: str
-    where: str
-    start: int
-    end: int
-    cycles: int
-    macs: int
-    bounds: Mapping[str, int]
-    moved: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class ModelMetrics:
-    """One model on a machine, by the exact cycle model.
-
-    `bytes_moved` are bytes that went through each memory port (words counted, times the port's width), `macs`
-    multiply-accumulates that the model needs, `instructions` those that all warps executed. `energy` is in pJ
-    by component.
-    """
-
-    name: str
-    cycles: int
-    macs: int
-    instructions: int
-    programs: int
-    bytes_moved: Mapping[str, int]
-    energy: Mapping[str, float]
-    operators: tuple[OperatorMetrics, ...]
 
 
 @dataclass(frozen=True)
@@ -160,6 +72,39 @@ class Parameter:
     meaning: str
 
 
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A limit that a point exceeds, with the two values that it compares; None where they have none."""
+
+    limit: str
+    value: float | None = None
+    bound: float | None = None
+
+    def __str__(self) -> str:
+        if self.value is None or self.bound is None:
+            return f"{self.limit}: has no value"
+        over = self.value - self.bound
+        share = f" ({100 * abs(over / self.bound):,.1f} %)" if self.bound else ""
+        far = f"{_digits(abs(over))}{share} {'above' if over > 0 else 'below'} the limit"
+        return f"{self.limit}: {_digits(self.value)} is {far}"
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The point that exceeds its limits least, where every point exceeds some."""
+
+    point: int
+    excesses: tuple[Excess, ...]
+
+    def __str__(self) -> str:
+        listed = "; ".join(map(str, self.excesses))
+        return f"no point is within all limits; point {self.point} is nearest: {listed}"
+
+
 @dataclass(frozen=True)
 class Exploration:
     """An exploration: its space, all points by number, the Pareto front by number, confirmations.
@@ -168,7 +113,7 @@ class Exploration:
     points that satisfy the constraints. `importance` is the influence of each parameter on each objective
     (fANOVA, adds up to 1), empty where too little is known. `hypervolume` is that of the front up to
     `reference`, as a share of the box from the best values to it. With `measured`, resources are those of
-    synthesis.
+    synthesis. `nearest` is there where points were evaluated and none of them is within all limits.
     """
 
     name: str
@@ -191,7 +136,7 @@ class Exploration:
     hypervolume: float = 0.0
     reference: Mapping[str, float] = field(default_factory=dict)
     points_per_second: float = 0.0
-    version: int = VERSION
+    nearest: Nearest | None = None
 
     def point(self, number: int) -> Point:
         """The point of a number; raises `KeyError` for one that is not there."""
@@ -207,9 +152,10 @@ class Exploration:
 
 
 def front_table(found: Exploration) -> tuple[list[str], list[list[str]]]:
-    """The front for people: names of columns, a row per point."""
+    """The front, or the nearest point, for people: names of columns, a row per point."""
     names = [p.name for p in found.parameters]
-    points = [found.point(number) for number in found.front]
+    nearest = [] if found.nearest is None else [found.nearest.point]
+    points = [found.point(number) for number in found.front or nearest]
     metrics = [name for name in METRICS if any(name in p.metrics for p in points)]
     rows = []
     for p in points:
@@ -237,36 +183,6 @@ def shown(name: str, value: float | None) -> str:
     if name == "seconds_per_inference":
         return f"{value:.3g}"
     return f"{value:,.1f}" if value != int(value) and value < 1000 else f"{value:,.0f}"
-
-
-def to_json(exploration: Exploration) -> str:
-    """An exploration as JSON text; `from_json` gives an equal one."""
-    return json.dumps(dataclasses.asdict(exploration))
-
-
-def from_json(text: str) -> Exploration:
-    """An exploration out of JSON text; raises `ValueError` for text of another version."""
-    v = json.loads(text)
-    if v.get("version") != VERSION:
-        raise ValueError(f"version must be {VERSION}, not {v.get('version')!r}")
-    lists = {key: tuple(v[key]) for key in ("models", "constraints", "limits", "front")}
-    return Exploration(
-        **{
-            **v,
-            **lists,
-            "parameters": tuple(Parameter(**{**p, "values": tuple(p["values"])}) for p in v["parameters"]),
-            "points": tuple(
-                Point(**{**p, "state": State(p["state"]), "models": tuple(map(model_from, p["models"]))})
-                for p in v["points"]
-            ),
-            "confirmations": tuple(Confirmation(**c) for c in v["confirmations"]),
-        }
-    )
-
-
-def model_from(values: Mapping[str, Any]) -> ModelMetrics:
-    """What is known of a model, out of what JSON holds of it."""
-    return ModelMetrics(**{**values, "operators": tuple(OperatorMetrics(**o) for o in values["operators"])})
 
 
 Vector = tuple[float, ...]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from datetime import timedelta
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -149,10 +150,14 @@ TICK = 1.0
 
 @dataclass
 class Progress:
-    """How far a search is; `known` points were there before, `seconds` run since it began."""
+    """How far a search is; `known` points were there before, `seconds` run since it began.
+
+    `usual` are the seconds per point that earlier points let expect, 0 where there are none.
+    """
 
     target: int
     known: int
+    usual: float = 0.0
     done: list[Point] = field(default_factory=list)
     seconds: float = 0.0
     flying: int = 0
@@ -163,9 +168,22 @@ class Progress:
         return len(self.done) / self.seconds if self.seconds else 0.0
 
     @property
+    def remaining(self) -> int:
+        """Points that are not finished."""
+        return self.target - self.known - len(self.done)
+
+    @property
     def left(self) -> float | None:
         """Seconds that the rest will take; None as long as nothing is known."""
-        return (self.target - self.known - len(self.done)) / self.rate if self.rate else None
+        pace = 1 / self.rate if self.rate else self.usual
+        return self.remaining * pace if pace else None
+
+    @property
+    def outlook(self) -> str:
+        """What there is and what remains, with the time that it will take where that is known."""
+        text = f"{self.target - self.remaining:,} of {self.target:,} points, {self.remaining:,} left"
+        known = self.remaining and self.left is not None
+        return f"{text} in about {timedelta(seconds=round(self.left or 0))}" if known else text
 
 
 @dataclass
@@ -190,13 +208,14 @@ class Search:
     workers: Workers
     trials: int
     report: Callable[[Progress], None] = lambda progress: None
+    note: Callable[[str], None] = lambda text: None
     flights: dict[Future[Answer], _Flight] = field(default_factory=dict)
     waiting: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     #: Stretches of a grid whose workers have nothing to do.
     lanes: list[int] = field(default_factory=list)
 
     def run(self) -> Progress:
-        """Evaluate until there are enough points, or no new ones.
+        """Evaluate until there are enough points, or no new ones; `note` hears at once what remains.
 
         Raises `InputError` when it cannot go on (database, cluster, a worker's disk): what is finished is
         kept.
@@ -206,7 +225,11 @@ class Search:
         self.sampler.note(p.parameters for p in finished)
         self.sampler.note(parameters for _, parameters in self.waiting)
         begun = len(finished) + len(self.waiting)
-        self.progress = Progress(max(begun, min(self.trials, begun + self.sampler.left)), len(finished))
+        target = max(begun, min(self.trials, begun + self.sampler.left))
+        times = [p.seconds for p in finished if p.seconds]
+        usual = sum(times) / len(times) / max(1, self.workers.count()) if times else 0.0
+        self.progress = Progress(target, len(finished), usual)
+        self.note(self.progress.outlook)
         try:
             return self._evaluated()
         except ClusterLostError as error:

@@ -13,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cosim.session.metrics import MAXIMIZE, METRICS, MINIMIZE
 from heald.exploration.expression import Formula, Value, parse
 from heald.exploration.feasible import Feasible, Rules, Values, decide
-from heald.exploration.results import DEFAULT, MAXIMIZE, METRICS, MINIMIZE, Parameter
+from heald.exploration.results import DEFAULT, Parameter
 from hw import config as machines
 from hw import toml_text
 from hw.config import FIELDS, NO_GRID, MachineConfig
@@ -307,11 +308,10 @@ def _limit(text: object, place: str) -> Formula:
     return formula
 
 
-def beyond(limit: Formula, metrics: Mapping[str, float]) -> float:
-    """By how much metrics are beyond a limit, as a share of the limit; 0 or less within.
-
-    Raises `InputError` for a limit that has no value.
-    """
+def sides(limit: Formula, metrics: Mapping[str, float]) -> tuple[float, float]:
+    """The two values that a limit compares; raises `InputError` for a limit that has no value."""
+    if missing := sorted(limit.names - metrics.keys()):
+        raise InputError(f"{limit.text!r} has no value without {', '.join(missing)}")
     assert isinstance(limit.tree, ast.Compare)
     left, right = (
         Formula(limit.text, limit.names, x).value(metrics)
@@ -319,6 +319,16 @@ def beyond(limit: Formula, metrics: Mapping[str, float]) -> float:
     )
     assert not isinstance(left, str)
     assert not isinstance(right, str)
+    return left, right
+
+
+def beyond(limit: Formula, metrics: Mapping[str, float]) -> float:
+    """By how much metrics are beyond a limit, as a share of its larger side; 0 or less within.
+
+    Raises `InputError` for a limit that has no value.
+    """
+    left, right = sides(limit, metrics)
+    assert isinstance(limit.tree, ast.Compare)
     upper = isinstance(limit.tree.ops[0], ast.Lt | ast.LtE)
     over = (left - right if upper else right - left) / max(abs(left), abs(right), 1e-300)
     holds = bool(limit.value(metrics))

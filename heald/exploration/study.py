@@ -5,11 +5,15 @@ is refused is PRUNED, one that failed is FAIL, both with the user attribute `rea
 RUNNING; those that a killed exploration left are evaluated under their own number when it goes on, so that
 nothing is lost and nothing doubled. Metrics are user attributes, everything else of a point one system
 attribute.
+
+Metrics depend on no objective and no limit. When these change, all points are judged anew by their metrics,
+in a second study that then replaces the first: whenever this is interrupted, one of the two is whole.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import json
@@ -17,8 +21,8 @@ import re
 import sqlite3
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +34,9 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from heald.exploration.expression import Formula
-from heald.exploration.results import Confirmation, Point, State, model_from
-from heald.exploration.space import Space, beyond
+from cosim.session.metrics import model_from
+from heald.exploration.results import Confirmation, Excess, Nearest, Point, State
+from heald.exploration.space import Space, beyond, sides
 from heald.exploration.worker import Answer
 from hw import processes
 from hw.config import NO_GRID, MachineConfig
@@ -40,6 +44,14 @@ from hw.errors import InputError
 
 #: Key of what belongs to Heald, of the study and of each trial.
 _KEY = "heald"
+#: Key of the objectives and limits by which the points of a study are judged.
+_JUDGED_BY = "judged by"
+#: Points after which it is told again how many are judged.
+_TOLD = 200
+#: After the name of a study while its points are judged anew.
+_ANEW = " (judged anew)"
+#: Before the text of a limit: the system attribute that is a constraint for optuna.
+_LIMIT = "constraints:"
 #: Key of what the RTL said: finished trials cannot be changed, so the study has it.
 _CONFIRMED = "confirmed on the RTL"
 #: Seconds until a database counts as unreachable.
@@ -136,12 +148,11 @@ class Kept:
     def keep(self, number: int, config: MachineConfig | None, answer: Answer) -> Point:
         """Keep what came of a point: its evaluation, or why it is refused or failed."""
         held: dict[str, Any] = {} if config is None else {"hw": fields_of(config)}
-        found, values, reason = answer.evaluation, None, answer.refused or answer.failed
-        over: dict[str, float] = {}
-        state = TrialState.FAIL if answer.refused is None else TrialState.PRUNED
+        found, verdict = answer.evaluation, Verdict(reason=answer.refused or answer.failed)
+        if answer.refused is not None:
+            verdict.state = TrialState.PRUNED
         if found is not None:
-            over, reason = judged(self.space.limits, found.metrics)
-            values, state = [found.metrics[name] for name in self.space.objectives], TrialState.COMPLETE
+            verdict = judged(self.space, found.metrics)
             models = [dataclasses.asdict(m) for m in found.models]
             held |= {"metrics": dict(found.metrics), "models": models, "seconds": found.seconds}
         with storage_errors(self.where):
@@ -150,12 +161,12 @@ class Kept:
             for name, value in found.metrics.items() if found is not None else ():
                 self.storage.set_trial_user_attr(trial_id, name, value)
             # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
-            for text, value in over.items():
-                self.storage.set_trial_system_attr(trial_id, f"constraints:{text}", value)
-            if reason is not None:
-                self.storage.set_trial_user_attr(trial_id, "reason", reason)
+            for text, value in verdict.over.items():
+                self.storage.set_trial_system_attr(trial_id, _LIMIT + text, value)
+            if verdict.reason is not None:
+                self.storage.set_trial_user_attr(trial_id, "reason", verdict.reason)
             self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(held))
-            self.study.tell(number, values, state=state)
+            self.study.tell(number, verdict.values, state=verdict.state)
             return self._point(self.storage.get_trial(trial_id))
 
     def drop_parts(self) -> None:
@@ -171,23 +182,44 @@ class Kept:
             self._lock.close()
 
 
-def judged(limits: Sequence[Formula], metrics: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
-    """By how much metrics are beyond limits, by their texts, and what is wrong; None where all hold.
+@dataclass
+class Verdict:
+    """What a point is to optuna: its objectives, by how much it is beyond each limit, and what is wrong."""
 
-    A limit that has no value does not hold.
-    """
-    over: dict[str, float] = {}
-    broken, without = list[str](), list[str]()
-    for limit in limits:
+    state: TrialState = TrialState.FAIL
+    values: list[float] | None = None
+    over: dict[str, float] = field(default_factory=dict)
+    reason: str | None = None
+    excesses: list[Excess] = field(default_factory=list)
+
+
+def judged(space: Space, metrics: Mapping[str, float]) -> Verdict:
+    """Metrics by the objectives and limits of a space; a limit that has no value does not hold."""
+    if missing := [name for name in space.objectives if name not in metrics]:
+        return Verdict(reason=f"has no value of the objective {', '.join(missing)}")
+    found = Verdict(TrialState.COMPLETE, [metrics[name] for name in space.objectives])
+    without = []
+    for limit in space.limits:
         try:
-            over[limit.text] = beyond(limit, metrics)
+            found.over[limit.text] = beyond(limit, metrics)
+            if found.over[limit.text] > 0:
+                found.excesses.append(Excess(limit.text, *sides(limit, metrics)))
         except InputError as error:
-            over[limit.text] = 1.0
+            found.over[limit.text] = 1.0
+            found.excesses.append(Excess(limit.text))
             without.append(f"limit {error}")
-            continue
-        if over[limit.text] > 0:
-            broken.append(limit.text)
-    return over, "; ".join(["beyond " + ", ".join(broken)] * bool(broken) + without) or None
+    broken = [e.limit for e in found.excesses if e.value is not None]
+    found.reason = "; ".join(["beyond " + ", ".join(broken)] * bool(broken) + without) or None
+    return found
+
+
+def nearest(points: list[Point], space: Space) -> Nearest | None:
+    """The point with the least excess over all limits, each as a share; None where a point holds them all."""
+    verdicts = {p.number: judged(space, p.metrics) for p in points if p.state is State.INFEASIBLE}
+    if not verdicts or any(p.state is State.COMPLETE for p in points):
+        return None
+    number = min(verdicts, key=lambda n: (sum(max(0.0, v) for v in verdicts[n].over.values()), n))
+    return Nearest(number, tuple(verdicts[number].excesses))
 
 
 def fields_of(config: MachineConfig) -> dict[str, Any]:
@@ -202,10 +234,16 @@ def without_password(url: str) -> str:
     return _PASSWORD.sub(r"\1***@", url)
 
 
-def open_study(url: str, name: str, space: Space, made_from: Fingerprints) -> Kept:
-    """The study of a name in a database, made if it is not there.
+def open_study(
+    url: str,
+    name: str,
+    space: Space,
+    made_from: Fingerprints,
+    note: Callable[[str], None] = lambda text: None,
+) -> Kept:
+    """The study of a name in a database, made if it is not there, judged anew if objectives or limits differ.
 
-    `made_from` are fingerprints of all that points depend on. Raises `InputError` for a database that cannot
+    `made_from` are fingerprints of all that metrics depend on. Raises `InputError` for a database that cannot
     be reached, a study that was made from something else, and one that another exploration is using.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -218,17 +256,13 @@ def open_study(url: str, name: str, space: Space, made_from: Fingerprints) -> Ke
         lock.callback(storage.remove_session)
         _take(lock, storage, parsed, name, shown)
         with storage_errors(shown):
-            study = optuna.create_study(
-                storage=storage,
-                study_name=name,
-                load_if_exists=True,
-                directions=[optuna.study.StudyDirection[how.upper()] for how in space.objectives.values()],
-            )
+            _finish_exchange(storage, name)
+            if name not in optuna.get_all_study_names(storage):
+                _created(storage, name, space)
+            study = optuna.load_study(study_name=name, storage=storage)
             _compare(study, made_from, shown)
-            with warnings.catch_warnings():
-                # The dashboard shows these names; optuna calls that experimental since 3.2.
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                study.set_metric_names(list(space.objectives))
+            if study.user_attrs.get(_JUDGED_BY) != _judged_by(space):
+                study = _judged_anew(study, storage, space, note)
         kept = Kept(study, storage, space, shown, lock)
         kept.drop_parts()
     except BaseException:
@@ -315,9 +349,73 @@ def _compare(study: optuna.Study, made_from: Fingerprints, shown: str) -> None:
     if other:
         raise InputError(
             f"--storage {shown}: study {study.study_name!r} was made with another "
-            f"{' and another '.join(other)}; its points cannot be compared with new ones: another --storage "
-            "is needed, or remove it"
+            f"{' and another '.join(other)}; its points cannot be compared with new ones (only limits and "
+            "objectives may change): another --storage is needed, or remove it"
         )
+
+
+def _judged_by(space: Space) -> list[Any]:
+    """Objectives, whose order matters, and limits."""
+    return [[list(each) for each in space.objectives.items()], [limit.text for limit in space.limits]]
+
+
+def _created(storage: optuna.storages.RDBStorage, name: str, space: Space) -> optuna.Study:
+    directions = [optuna.study.StudyDirection[how.upper()] for how in space.objectives.values()]
+    study = optuna.create_study(storage=storage, study_name=name, directions=directions)
+    with warnings.catch_warnings():
+        # The dashboard shows these names; optuna calls that experimental since 3.2.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(list(space.objectives))
+    study.set_user_attr(_JUDGED_BY, _judged_by(space))
+    return study
+
+
+def _judged_anew(
+    study: optuna.Study, storage: optuna.storages.RDBStorage, space: Space, note: Callable[[str], None]
+) -> optuna.Study:
+    """The study with all its points, judged by other objectives and limits, in place of what it was."""
+    trials = study.get_trials()
+    made = _created(storage, study.study_name + _ANEW, space)
+    for key, value in study.user_attrs.items():
+        if key != _JUDGED_BY:
+            made.set_user_attr(key, value)
+    for i, trial in enumerate(trials):
+        if i % _TOLD == 0:
+            note(f"limits or objectives changed: judging kept points anew, {i:,} of {len(trials):,}")
+        made.add_trial(_trial_judged_anew(trial, space))
+    optuna.delete_study(study_name=study.study_name, storage=storage)
+    _finish_exchange(storage, study.study_name)
+    return optuna.load_study(study_name=study.study_name, storage=storage)
+
+
+def _trial_judged_anew(trial: FrozenTrial, space: Space) -> FrozenTrial:
+    held = json.loads(trial.system_attrs.get(_KEY, "{}"))
+    if trial.state.is_finished() and "metrics" not in held:
+        return trial  # refused or failed, whatever is wanted
+    made = copy.copy(trial)
+    made.system_attrs = {k: v for k, v in trial.system_attrs.items() if not k.startswith(_LIMIT)}
+    made.user_attrs = {k: v for k, v in trial.user_attrs.items() if k != "reason"}
+    if trial.state.is_finished():
+        verdict = judged(space, held["metrics"])
+        made.state, made.values = verdict.state, verdict.values
+        made.system_attrs |= {_LIMIT + text: value for text, value in verdict.over.items()}
+        made.user_attrs |= {} if verdict.reason is None else {"reason": verdict.reason}
+    return made
+
+
+def _finish_exchange(storage: optuna.storages.RDBStorage, name: str) -> None:
+    """Give a study that was judged anew its name; what came of an interruption before that is dropped.
+
+    The old study goes when the new one is whole: the new one is not while the old one is there.
+    """
+    names = optuna.get_all_study_names(storage)
+    if name + _ANEW in names and name in names:
+        optuna.delete_study(study_name=name + _ANEW, storage=storage)
+    elif name + _ANEW in names:
+        # Optuna has no call for this.
+        rename = sqlalchemy.text("update studies set study_name = :new where study_name = :old")
+        with storage.engine.begin() as connection:
+            connection.execute(rename, {"old": name + _ANEW, "new": name})
 
 
 @contextlib.contextmanager

@@ -20,13 +20,13 @@ from heald.exploration.evaluate import (
     CheckError,
     Evaluation,
     LoadedModel,
-    SynthesisError,
     ToolError,
     Workload,
     evaluate,
     load_model,
 )
 from hw import processes
+from hw.area.measure import SynthesisError
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError

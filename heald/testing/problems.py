@@ -13,29 +13,13 @@ from cosim.job import Job, Outcome
 from cosim.jobs import job_of
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig
-from sw.compile.images import convolution_problem
-from sw.compile.legal import layouts, legal
-from sw.compile.matrices import product_problem
-from sw.compile.memory import plan_memory
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.convolution import Convolution
-from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
 from sw.patches import Axis
 from sw.problem import Product
-from sw.tiling.blocking import Blocking, Extent
-
-
-def extent_of(problem: Product | Convolution, config: MachineConfig) -> Extent:
-    """What is tiled of a problem."""
-    network = legal(network_of(problem), config)
-    homes = plan_memory(network, network.operators, layouts(network, config), config).homes
-    operator = next(o for o in network.operators if o.output.tensor == "C")
-    if isinstance(operator, ImageConvolution):
-        return convolution_problem(operator, homes, config).extent
-    assert isinstance(operator, MatrixProduct)
-    return product_problem(operator, homes, config).extent
+from sw.tiling.blocking import Blocking
 
 
 def compile_problem(

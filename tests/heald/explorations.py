@@ -8,11 +8,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from cosim.session.metrics import ModelMetrics, OperatorMetrics
 from heald.exploration.results import (
     Confirmation,
     Exploration,
-    ModelMetrics,
-    OperatorMetrics,
     Parameter,
     Point,
     State,

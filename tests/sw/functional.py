@@ -13,14 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosim.models.functional.memories import MASK, Memories
-from heald.testing.problems import compile_problem, extent_of
+from heald.testing.problems import compile_problem
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig
+from sw.compile.images import convolution_problem
+from sw.compile.legal import layouts, legal
+from sw.compile.matrices import product_problem
+from sw.compile.memory import plan_memory
 from sw.convolution import Convolution
+from sw.graph.network import ImageConvolution, MatrixProduct
+from sw.graph.problems import network_of
 from sw.layout import GARBAGE
 from sw.problem import Product
-from sw.tiling.blocking import Blocking
+from sw.tiling.blocking import Blocking, Extent
 from sw.tiling.candidates import candidates, inner_cuts
 
 
@@ -184,6 +190,17 @@ class Machine:
         self.memories.perform(operation.name, operation.operands | operation.parameters)
         self.performed[operation.name] += 1
         operation.done = True
+
+
+def extent_of(problem: Product | Convolution, config: MachineConfig) -> Extent:
+    """What is tiled of a problem."""
+    network = legal(network_of(problem), config)
+    homes = plan_memory(network, network.operators, layouts(network, config), config).homes
+    operator = next(o for o in network.operators if o.output.tensor == "C")
+    if isinstance(operator, ImageConvolution):
+        return convolution_problem(operator, homes, config).extent
+    assert isinstance(operator, MatrixProduct)
+    return product_problem(operator, homes, config).extent
 
 
 def random_blocking(problem: Product | Convolution, config: MachineConfig, r: random.Random) -> Blocking:

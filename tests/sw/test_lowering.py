@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosim.refine import part_of
-from heald.testing.problems import bounds, compile_problem, extent_of
+from heald.testing.problems import bounds, compile_problem
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.problem import Product
 from sw.tiling.machine import best
 from tests.budget import cases, sweep
-from tests.sw.functional import execute, random_blocking
+from tests.sw.functional import execute, extent_of, random_blocking
 
 TEST = load("test")
 

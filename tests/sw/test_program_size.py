@@ -8,7 +8,7 @@ import random
 import pytest
 
 from cosim.refine import part_of
-from heald.testing.problems import compile_problem, extent_of
+from heald.testing.problems import compile_problem
 from hw.assembly import decode
 from hw.config import MachineConfig, load
 from sw.compile.stages import Compiled
@@ -21,6 +21,7 @@ from sw.tiling.estimate import Ports, refined
 from sw.tiling.machine import best
 from sw.tiling.uniform import STEPS, uniform
 from tests.budget import sweep
+from tests.sw.functional import extent_of
 
 PRESETS = ("test", "tiny", "lean", "default", "large")
 LAYOUTS = ((False, False), (True, False), (False, True), (True, True))

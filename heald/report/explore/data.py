@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from cosim.session.metrics import MAXIMIZE, METRICS, Metric, ModelMetrics
 from cosim.session.results import RESOURCES
-from heald.exploration.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, State
+from heald.exploration.results import Exploration, State
 from heald.report.html.environment import compact, text
 from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError

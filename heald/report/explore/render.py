@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import heald
-from heald.exploration.results import MAXIMIZE, METRICS, Exploration, State, front_table
+from cosim.session.metrics import MAXIMIZE, METRICS
+from heald.exploration.results import Exploration, State, front_table
 from heald.report.explore.data import causes, columns, packed
 from heald.report.html.environment import POLICY, as_json, file, template, text
 from hw.fabric import Fabric

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from cosim.job import Outcome
+from cosim.toolchain import check_tools
 from heald.exploration import command
-from heald.exploration.evaluate import check_tools, has_clock
+from hw.area.measure import has_clock
 from hw.config import load
 from hw.errors import InputError
 from tests.heald.conftest import Quick

@@ -20,17 +20,14 @@ from sqlalchemy.exc import OperationalError
 
 from heald.exploration import worker
 from heald.exploration.command import Prepared, Request, fingerprints, gathered, prepare
-from heald.exploration.evaluate import Evaluation, evaluate
+from heald.exploration.evaluate import Evaluation
 from heald.exploration.feasible import Rules, decide
 from heald.exploration.results import (
-    Exploration,
     Point,
     State,
     dominates,
-    from_json,
     hypervolume,
     ranked,
-    to_json,
     vector,
 )
 from heald.exploration.samplers import SAMPLERS, GridSampler, sampler
@@ -403,24 +400,6 @@ def test_a_cluster_that_is_lost_ends_the_search(prepared: Prepared) -> None:
         assert 2 <= len(kept.points()) < POINTS
     finally:
         kept.close()
-
-
-def test_an_exploration_goes_to_json_and_back(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from heald.exploration import command
-
-    class One(Here):
-        def submit(self, config: MachineConfig) -> Future[Answer]:
-            future: Future[Answer] = Future()
-            future.set_result(Answer(evaluate(prepared.loaded, config, prepared.workload)))
-            return future
-
-    monkeypatch.setattr(command, "workers", lambda *arguments: One())
-    few = Prepared(**{**vars(prepared), "trials": 3})
-    found = command.explore(few, lambda progress: None, lambda text: None)
-    assert len(found.points) == 3
-    assert from_json(to_json(found)) == found
-    with pytest.raises(ValueError, match="version must be 1, not 0"):
-        from_json(to_json(Exploration(**{**vars(found), "version": 0})))
 
 
 def test_ranks_and_volumes() -> None:

@@ -1,0 +1,54 @@
+"""What a machine takes of an FPGA: estimated, or measured by synthesis."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from hw.config import MachineConfig
+
+if TYPE_CHECKING:
+    from hw.synthesis import Resources
+
+
+class SynthesisError(Exception):
+    """Synthesis began and failed on a machine."""
+
+
+def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
+    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
+
+    Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
+    `SynthesisError` where the tools fail on the machine.
+
+    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
+    machine takes many minutes (`heald fpga` does it).
+    """
+    # Both take time to import, and synthesis needs tools that estimates do not.
+    from hw.area.model import RESOURCES, estimate, is_fitted
+
+    guess = estimate(config, family) if is_fitted(family) or not measured else None
+    clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
+    found = _measured(config, family) if measured else guess
+    return {name: getattr(found, name) for name in RESOURCES} | clock
+
+
+def _measured(config: MachineConfig, family: str) -> Resources:
+    from hw.emit import TOP, verilog
+    from hw.synthesis.tools import ToolError
+    from hw.synthesis.yosys import synthesise
+
+    try:
+        return synthesise(verilog(config, trace=False), TOP, family).resources
+    except ToolError as error:
+        if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
+            raise  # the cache is full
+        raise SynthesisError(str(error)) from None
+
+
+def has_clock(family: str) -> bool:
+    """Whether the clock of machines is known of a family."""
+    from hw.area.model import is_fitted, load
+
+    return is_fitted(family) and bool(load(family).clock)
