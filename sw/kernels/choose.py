@@ -98,6 +98,8 @@ def choose(
         value, operands, result, config, multiple, multiple if aligned is None else aligned, name
     )
     tries = 1 if _large(value) else SEEDS
+    if config.cgra is None or config.cgra.lanes == 1:
+        demand = Demand()  # Loops differ little in what loads them.
     best: Chosen | None = None
     for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
         if best is None or _promises(made, least, best):

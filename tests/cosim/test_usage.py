@@ -25,6 +25,7 @@ def test_a_small_product_fills_what_its_operands_take() -> None:
     assert operations(program) == [0]
 
 
+@pytest.mark.slow
 def test_whole_programs_use_what_their_operators_do() -> None:
     (program,) = compile_model(import_model(perceptron()), load("tiny")).programs
     total, own = fill(program)

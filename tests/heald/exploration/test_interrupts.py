@@ -130,16 +130,16 @@ def test_an_interrupted_and_a_killed_exploration_go_on(heald: Any, folder: Path)
 def test_a_signal_waits_until_the_database_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torn out of its driver, SQLAlchemy writes a traceback to the user's terminal."""
     monkeypatch.setattr(processes, "_state", processes._State())
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGTERM)
     answered = False
     try:
-        processes.install([signal.SIGINT])
+        processes.install([signal.SIGTERM])
         with pytest.raises(processes.Ended), storage_errors("sqlite:///some.db"):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
             answered = True
     finally:
         processes.heard()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, before)
     assert answered
 
 
