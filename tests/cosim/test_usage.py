@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from cosim.session.network import compile_model
 from cosim.session.usage import MEMORIES, capacity, fill, operations
 from hw.config import load
