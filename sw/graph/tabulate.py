@@ -148,15 +148,14 @@ def _from_zero(byte: Expression, low: int) -> Expression | None:
     """A limited value less its least one, as cheap as the value; None where there is none."""
     match byte:
         case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
-            more = -low
+            zero = 0
             match inner:
                 case Apply("add", (inner, Number(zero))):
-                    more += zero
-            if (
-                isinstance(inner, Apply)
-                and inner.operation in PRODUCTS
-                and _reach(inner) + abs(more) < 1 << 31
-            ):
+                    pass
+            more = zero - low
+            if not isinstance(inner, Apply) or inner.operation not in PRODUCTS:
+                return None
+            if _reach(inner) + max(abs(zero), abs(more)) < 1 << 31:  # Neither sum wraps.
                 return apply("max", apply("min", apply("add", inner, more), high - low), 0)
     return None
 

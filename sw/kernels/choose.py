@@ -200,5 +200,5 @@ def _candidates(
         with contextlib.suppress(*[InputError] * (lanes > 1)):
             graph = prepare(graph_of(made.kernel), config.cgra)
             least = bound(graph, config.cgra).mii
-            if not mask or not large or least <= _STEPS:
+            if mask in (0, masks[0]) or not large or least <= _STEPS:
                 yield least / made.per_iteration, (made, *others)

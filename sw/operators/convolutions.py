@@ -274,7 +274,7 @@ def _for_lanes(network: Network, config: MachineConfig, padded: Mapping[str, Lin
         slow = o.w.shape[1] < config.rows * config.cols
         if slow and gaps is not None and gaps.pitch > row_bytes(result) and tensor.name not in padded:
             row = tensor.shape[-1]
-            if all(takes_padding(other, view, row) for other, view in uses[tensor.name]):
+            if _of_rows(o.x, row) and all(takes_padding(u, view, row) for u, view in uses[tensor.name]):
                 found[tensor.name] = Lines(round_up(row_bytes(tensor), width))
     return found
 
@@ -313,10 +313,16 @@ def _loadable(view: View, copies: Copies) -> bool:
         return False
     if _aligned(view, copies.config):
         return True
-    rows, row, channel = copies.source.tensors[view.tensor].shape[-1], *spread(view)[1:]
-    if row % rows or channel % rows or (row and channel % row):
-        return False
-    return all(takes_padding(o, other, rows) for o, other in copies.uses[view.tensor])
+    rows = copies.source.tensors[view.tensor].shape[-1]
+    return _of_rows(view, rows) and all(
+        takes_padding(o, other, rows) for o, other in copies.uses[view.tensor]
+    )
+
+
+def _of_rows(view: View, rows: int) -> bool:
+    """Whether rows of images are rows of their tensor, which have so many elements."""
+    _, row, channel = spread(view)
+    return not (row % rows or channel % rows or (row and channel % row))
 
 
 @takes_padding.register

@@ -15,6 +15,7 @@ import pytest
 from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
 from heald.model_run import run_model
+from heald.testing.models import Builder
 from hw.config import load
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
@@ -95,6 +96,33 @@ def test_small_images_have_more_outputs_in_a_row_than_they_keep(tmp_path: Path) 
     inputs = reference.random_inputs(network, np.random.default_rng(3))
     report = run_model(found, inputs, MemorySettings.of(config), lambda: Quick(config))
     assert report.correct
+
+
+def test_pixels_of_a_flat_tensor_stay_as_they_lie() -> None:
+    """Rows of images inside one row of a tensor cannot have padding behind them."""
+    b = Builder(1)
+    images = b.op("Reshape", b.real(b.input((1, 300)), "int8", 0.05), b.constant([1, 3, 10, 10], np.int64))
+    sizes = [(8, 3, 1, 1), (8, 8, 3, 3)]
+    one, two = (b.real(b.constant(b.rng.integers(-50, 50, s), np.int8), "int8", 0.02) for s in sizes)
+    inner = b.op(
+        "DequantizeLinear", b.quantised(b.op("Conv", images, one), "int8", 0.05), *b.grid("int8", 0.05)
+    )
+    outer = b.quantised(b.op("Conv", inner, two, pads=[1] * 4), "int8", 0.2)
+    config = load("test", SETTINGS | {"cgra": "vector3x4"})
+    network = import_model(b.model(outer))
+    inputs = reference.random_inputs(network, np.random.default_rng(3))
+    made = compile_model(network, config)
+    assert run_model(made, inputs, MemorySettings.of(config), lambda: Quick(config)).correct
+
+
+def test_many_transposed_operands_are_loaded_one_element_at_a_time() -> None:
+    b = Builder(5)
+    terms = [b.op("Transpose", b.real(b.input((8, 12)), "int8", 0.05), perm=[1, 0]) for _ in range(7)]
+    network = import_model(b.model(b.quantised(b.op("Sum", *terms), "int8", 0.3)))
+    config = load("test", SETTINGS | {"cgra": "vector3x4"})
+    inputs = reference.random_inputs(network, np.random.default_rng(3))
+    made = compile_model(network, config)
+    assert run_model(made, inputs, MemorySettings.of(config), lambda: Quick(config)).correct
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.fabric.bitstream import SCALARS
 from sw.compile.forms import HALVES, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
 from sw.compile.memory import Allocation
@@ -56,6 +57,9 @@ class LoweredElementwise:
             if tile_columns == columns:
                 break  # Rows whose elements repeat are not cut.
         turned = [k for k, s in sources.items() if _turned(s)]
+        # Bases of operands and result, what ends a row, and a gap for each that is turned.
+        if len(sources) + 2 + len(turned) > SCALARS:
+            turned = []
         if turned:
             tile_rows = _odd_words(tile_rows)
         for k in turned if tile_rows > 1 else ():

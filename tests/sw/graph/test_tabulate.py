@@ -99,5 +99,10 @@ def test_a_limited_sum_that_may_wrap_is_looked_up_by_its_lowest_bits() -> None:
     assert tables(made) == 1
     sums = np.array([-(1 << 31), -(1 << 31) + 1, -101, -1, 0, 27, 28, (1 << 31) - 1], np.int32)
     assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
+    added = clamped(apply("add", large, -128), -128, 127)
+    value = apply("add", apply("mul", added, 5), apply("mul", large, 0))
+    made = with_tables(value, ["int32"])
+    assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
+    made = with_tables(apply("mul", clamped(large, -100, 27), 5), ["int32"])
     # In front of the mask no number is added, which would wrap.
     assert not [e for e in walk(made) if isinstance(e, Apply) and e.operation == "add"]
