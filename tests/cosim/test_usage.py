@@ -39,6 +39,7 @@ def test_whole_programs_use_what_their_operators_do() -> None:
     assert all(n > 0 for n in operations(program))
 
 
+@pytest.mark.slow
 def test_programs_that_were_read_tell_only_the_whole() -> None:
     (program,) = compile_model(import_model(perceptron()), load("tiny")).programs
     read = replace(program, compiled=None)
