@@ -155,12 +155,13 @@ def counted(program: MachineProgram) -> Counter[str]:
 
 
 def operations(graph: Graph) -> Counter[str]:
-    """Operations of one iteration by what `GRID` calls them."""
+    """Operations of one iteration, those of all lanes, by what `GRID` calls them."""
     found: Counter[str] = Counter()
     for node in graph.nodes:
         unit = graph.operation(node).unit
         if unit is not None and node.op != "const":
-            found[GRID[unit]] += 1
+            wide = node.id in graph.wide or graph.operation(node).of_lanes
+            found[GRID[unit]] += graph.lanes if wide else 1
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 from cosim import energy
 from cosim.energy import counted
 from cosim.models.cycle import predict
+from cosim.session.mapped_loop import graphs_of
 from cosim.session.network import compile_model, draw_inputs, job_of
 from cosim.settings import MemorySettings
 from heald.exploration import worker
@@ -22,6 +23,7 @@ from hw.config import load
 from hw.errors import InputError
 from hw.fabric import Unit
 from hw.synthesis.tools import ToolError
+from sw.dfg.python import parse_kernel
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.heald.network_models import hosted, perceptron
@@ -75,6 +77,21 @@ def test_programs_around_operators_of_the_host() -> None:
 def test_operations_of_every_unit_have_an_energy() -> None:
     assert set(energy.GRID) == set(Unit)
     assert set(energy.GRID.values()) == {"grid_alu", "grid_multiply", "grid_table", "grid_memory"}
+
+
+LANES = """LANES = 4
+def f(n, x, y):
+    for i in range(n):
+        v = load_lanes(x, 4 * i) + 1
+        store_lanes(y, 4 * i, v)
+        y[i] = max_lanes(v)
+"""
+
+
+def test_operations_of_all_lanes_count() -> None:
+    (graph,) = graphs_of(parse_kernel(LANES, "f"))
+    # The counter and its shift have one lane, the sum and the maximum four; so have two of three accesses.
+    assert energy.operations(graph) == {"grid_alu": 1 + 1 + 4 + 4, "grid_memory": 4 + 4 + 1}
 
 
 def test_energy_is_counts_times_the_table() -> None:
