@@ -108,7 +108,7 @@ class TileLaunches:
         reads: list[Access] = []
         bases: dict[int | str, Expr | int] = {}
         for fetch in self.fetches:
-            columns = across(segments, fetch.key, tile.columns, fetch.follows)
+            columns = across(segments, fetch.key, tile.columns, fetch.access.follows)
             own, batch = dataclasses.replace(tile, columns=columns), batches.get(fetch.key, {})
             loads, region, bases[fetch.key] = fetch.load(writer, own, batch)
             made += loads

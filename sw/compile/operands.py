@@ -164,20 +164,18 @@ class Tile:
 class Fetch:
     """A load that brings what a tile needs of an operand, or of a record, into one of two places.
 
-    `unit` elements belong to each row (`follows` row) or to each tile (records of columns). `repeat` columns
-    have one element, and tiles are whole rows then. With `step`, columns are loaded as rows, so far apart.
+    `access` is how the loop reads it: what repeats is in tiles of whole rows, and what is turned is loaded
+    column by column, each at its `step`. `unit` elements belong to each row, or to each tile (records of
+    columns).
     """
 
     key: int | str
     view: View
-    follows: Follows
+    access: TileAccess
     base: int
     half: int
     pitch: int
     unit: int = 1
-    record: bool = False
-    repeat: int = 1
-    step: int = 1
 
     def load(
         self, writer: Writer, tile: Tile, batch: Mapping[str, int]
@@ -186,29 +184,29 @@ class Fetch:
 
         `batch` are elements that other loops than those of tiles move on; of records, rows.
         """
-        home, tiles, how = writer.home(self.view.tensor), tile.tiles, self.follows
+        home, tiles, how = writer.home(self.view.tensor), tile.tiles, self.access.follows
         target = tile.turn * self.half + self.base
         first = tile.turn * (self.half // home.itemsize) + self.base // home.itemsize
         number: Expr | int = {"row": tile.rows, "column": tile.columns}.get(how, 1)
-        row, column = (0, 1) if self.record else self.view.strides[-2:]
+        row, column = (0, 1) if self.access.record else self.view.strides[-2:]
         step = row if how == "row" else column
 
         def load(
             rows: Expr | int, step: int, columns: Expr | int, pitch: int, region: Region | None = None
         ) -> list[Statement]:
-            walk = self._record(tiles, batch) if self.record else tiles.walk(self.view, batch)
+            walk = self._record(tiles, batch) if self.access.record else tiles.walk(self.view, batch)
             made = (self.view, walk, rows, step, columns, target, pitch, tile.there)
             return [writer.load_scratch(*made, region=region)]
 
-        if self.record:
+        if self.access.record:
             loads = load(1, home.row, self.unit if how == "column" else number * self.unit, self.half)
-        elif how == "full" and self.step > 1:
+        elif how == "full" and self.access.turned:
             loads = load(tile.columns, column, tile.rows, self.pitch, tiles.region(writer, self.view))
         elif how == "full" and column != 1:
             # Nothing is contiguous along rows: elements come one by one.
             loads = self._lines(writer, tile, batch, target)
         elif how == "full":
-            columns = fold(Op.DIV, tile.columns, self.repeat)
+            columns = fold(Op.DIV, tile.columns, self.access.repeat)
             loads = load(tile.rows, row, columns, self.pitch, tiles.region(writer, self.view))
         elif how == "scalar" or step == 1:
             # Elements that follow rows may be rows of their tensor.
@@ -220,7 +218,7 @@ class Fetch:
 
     def _record(self, tiles: Tiles, batch: Mapping[str, int]) -> AddressMap:
         """Where the records of the present tile start."""
-        if self.follows == "column":
+        if self.access.follows == "column":
             return AddressMap(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()})
         steps = {n: s * self.unit for n, s in batch.items()}
         steps |= {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
@@ -289,8 +287,8 @@ def fetches(
 
     def record(key: str, size: int, unit: int) -> None:
         """Places of records of `unit` elements."""
-        how: Follows = "column" if key == "columns" else "row"
-        found.append(Fetch(key, whole(made[key]), how, *places(size), pitch=0, unit=unit, record=True))
+        access = TileAccess("scratch", "int32", "column" if key == "columns" else "row", record=True)
+        found.append(Fetch(key, whole(made[key]), access, *places(size), pitch=0, unit=unit))
 
     for key, tensor in made.items():
         if key == "columns":
@@ -305,8 +303,7 @@ def fetches(
             pitch = tiles.pitch(k) // access.repeat if access.follows == "full" else 0
             base, half = places(s.itemsize * _elements(k, s, tiles, pitch))
             apart = s.itemsize * (access.step if access.turned else pitch)
-            repeat, step = access.repeat, access.step
-            found.append(Fetch(k, s.view, access.follows, base, half, apart, repeat=repeat, step=step))
+            found.append(Fetch(k, s.view, access, base, half, apart))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from cosim.models.cycle import predict
 from cosim.models.functional import Memories
 from heald.cli import call
 from hw.config import MachineConfig
-from tests.heald import chromium
+from tests.heald import chromium, page_layout
 from tests.sw.functional import Machine
 
 #: What a problem file says beside its shape.
@@ -96,3 +97,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver = chromium.started(tmp_path_factory.mktemp("chromium"))
     yield driver
     driver.quit()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((width, colours), marks=[pytest.mark.slow] * (width != 1280), id=f"{width}-{colours}")
+        for width, colours in itertools.product((900, 1280, 1600), ("light", "dark"))
+    ]
+)
+def look(request: pytest.FixtureRequest, browser: Any) -> Iterator[int]:
+    """The width of the window; pages are light or dark."""
+    width, colours = request.param
+    page_layout.scheme(browser, colours)
+    yield width
+    page_layout.scheme(browser, "")

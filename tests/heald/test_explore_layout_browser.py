@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,6 @@ from tests.heald.chromium import needed, quiet, saved, show
 from tests.heald.explorations import exploration
 
 pytestmark = needed
-LOOKS = [
-    pytest.param((width, colours), marks=[pytest.mark.slow] if width != 1280 else [], id=f"{width}-{colours}")
-    for width, colours in itertools.product((900, 1280, 1600), ("light", "dark"))
-]
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +42,6 @@ def found() -> Exploration:
             for p in made.points
         ),
     )
-
-
-@pytest.fixture(params=LOOKS)
-def look(request: pytest.FixtureRequest, browser: Any) -> Iterator[int]:
-    """The width of the window; pages are light or dark."""
-    width, colours = request.param
-    page_layout.scheme(browser, colours)
-    yield width
-    page_layout.scheme(browser, "")
 
 
 def opened(browser: Any, made: Exploration, folder: Path, width: int) -> Any:

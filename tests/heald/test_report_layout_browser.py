@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,6 @@ from tests.heald.test_compare import entry, run
 from tests.sw.dfg.reference import KERNELS
 
 pytestmark = needed
-LOOKS = [
-    pytest.param((width, colours), marks=[pytest.mark.slow] if width != 1280 else [], id=f"{width}-{colours}")
-    for width, colours in itertools.product((900, 1280, 1600), ("light", "dark"))
-]
 
 
 @functools.cache
@@ -106,15 +101,6 @@ def kernel() -> RunReport:
         made, arguments(made, {}, 20, 0), machine(base_machine(), load_fabric("mesh4x4"))
     )
     return run_kernel(prepared, lambda: Quick(prepared.prediction.config)).page()
-
-
-@pytest.fixture(params=LOOKS)
-def look(request: pytest.FixtureRequest, browser: Any) -> Iterator[int]:
-    """The width of the window; pages are light or dark."""
-    width, colours = request.param
-    page_layout.scheme(browser, colours)
-    yield width
-    page_layout.scheme(browser, "")
 
 
 def opened(browser: Any, made: RunReport, folder: Path, width: int) -> Any:

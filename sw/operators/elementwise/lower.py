@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -46,40 +46,26 @@ class LoweredElementwise:
     def __init__(self, operator: Elementwise, context: LoweringContext) -> None:
         homes, config = context.homes, context.config
         views = ordered((operator.output, *operator.operands))
-        size_out = homes[views[0].tensor].itemsize
-        unit = max(16, config.store_bytes // size_out)
-        merged = 1, merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
-        for repeat, (output, *operands) in filter(None, (resized(views, homes), merged)):
-            rows, columns = output.shape[-2:]
-            sources = {k: _source(v, output, homes, repeat) for k, v in enumerate(operands)}
-            tile = _tile(rows, columns, unit, sources, config, context.room, size_out)
-            width, tile_columns, tile_rows = tile
-            if tile_columns == columns:
-                break  # Rows whose elements repeat are not cut.
-        turned = [k for k, s in sources.items() if _turned(s)]
-        # Bases of operands and result, what ends a row, and a gap for each that is turned.
-        if len(sources) + 2 + len(turned) > SCALARS:
-            turned = []
-        if turned:
-            tile_rows = _odd_words(tile_rows)
-        for k in turned if tile_rows > 1 else ():
-            access = dataclasses.replace(sources[k].access, row_gap=True, step=tile_rows)
-            sources[k] = dataclasses.replace(sources[k], access=access)
+        unit = max(16, config.store_bytes // homes[views[0].tensor].itemsize)
+        larger = resized(views, homes)
+        cut = _cut(larger[1], context, unit, larger[0]) if larger else None
+        if cut is None or cut[1].columns < cut[1].whole_columns:  # Rows whose elements repeat stay whole.
+            merged = merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
+            cut = _cut(merged, context, unit)
+        self.operator = operator
+        self.output, self.tiles, self.sources = output, _, _ = cut
         result = TileAccess("out", word(homes[output.tensor].tensor.element))
-        accesses = [s.access for s in sources.values()]
-        loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))
-        self.operator, self.output, self.sources = operator, output, sources
-        self.tiles = Tiles(loops, tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
+        accesses = [s.access for s in self.sources.values()]
         # A single element takes no loop that makes many.
         multiple = unit if output.elements > 1 else 1
         demand = Demand(output.elements)
         self.chosen = choose(operator.value, accesses, result, config, multiple=multiple, demand=demand)
         self.configured = (self.chosen.configured,)
-        self.records = records(operator.name, self.chosen.elementwise, sources, self.tiles)
+        self.records = records(operator.name, self.chosen.elementwise, self.sources, self.tiles)
         self.blobs = tuple(self.records.values())
-        keys: list[int | str] = ["c", *sources]
+        moving: dict[int | str, View] = {"c": output} | {k: s.view for k, s in self.sources.items()}
         #: Elements that the views move on with the outer axes.
-        self.batches: Batches = {k: batch_steps(v, 2) for k, v in zip(keys, (output, *operands), strict=True)}
+        self.batches: Batches = {k: batch_steps(v, 2) for k, v in moving.items()}
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loops around the loads, the launch and the store of a tile."""
@@ -99,6 +85,29 @@ lower.register(Elementwise, LoweredElementwise)
 @takes_padding.register
 def _(operator: Elementwise, view: View, row: int) -> bool:
     return (row > 1 or view.shape[-1] == 1) and row_compatible(view, row)
+
+
+def _cut(
+    views: Sequence[View], context: LoweringContext, unit: int, repeat: int = 1
+) -> tuple[View, Tiles, dict[int, Source]]:
+    """The result in tiles, and the operands; of views with shorter rows elements repeat so often."""
+    output, *operands = views
+    rows, columns = output.shape[-2:]
+    sources = {k: _source(v, output, context.homes, repeat) for k, v in enumerate(operands)}
+    size_out = context.homes[output.tensor].itemsize
+    width, tile_columns, tile_rows = _tile(
+        rows, columns, unit, sources, context.config, context.room, size_out
+    )
+    turned = [k for k, s in sources.items() if _turned(s)]
+    # Scalars are bases of operands and result, what ends a row, and a gap for each operand that is turned.
+    if turned and tile_rows > 1 and len(sources) + 2 + len(turned) <= SCALARS:
+        tile_rows = _odd_words(tile_rows)
+        for k in turned:
+            access = dataclasses.replace(sources[k].access, row_gap=True, step=tile_rows)
+            sources[k] = dataclasses.replace(sources[k], access=access)
+    loops = nest(output, 2, ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)))
+    tiles = Tiles(loops, tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
+    return output, tiles, sources
 
 
 def _source(view: View, output: View, homes: Mapping[str, Allocation], repeat: int) -> Source:

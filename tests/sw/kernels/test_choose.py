@@ -14,7 +14,7 @@ from hw.fabric import load as load_fabric
 from hw.fabric.toml import from_values
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
-from sw.graph.expression import Apply, Argument, Number
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.requantise import clamped
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import MASKS, NEIGHBOURS, Demand, choose
@@ -126,6 +126,17 @@ def test_a_residual_looks_up_what_follows_from_bytes_unless_the_array_is_slower_
     quick, small = (choose(value, operands, OUT, config, multiple=64, demand=d) for d in (Demand(), few))
     assert quick.cycles_per_element < small.cycles_per_element
     assert len(quick.configured.words) > len(small.configured.words)
+
+
+@pytest.mark.parametrize("fabric", ["compact4x4", "vector3x4"])
+def test_large_loops_of_elements_that_repeat_have_one_mapping_at_least(fabric: str) -> None:
+    value: Expression = Argument(0)
+    for number in range(33):
+        value = Apply("mul_shift_round", (value, Number(1000 + number), Number(8)))
+    operand = TileAccess("scratch", "int32", repeat=2)
+    config = load("test", {"cols": 8, "cgra": fabric})
+    found = choose(value, [operand], TileAccess("out", "int32"), config, multiple=16)
+    assert found.elementwise.per_iteration == 2
 
 
 def test_lanes_that_are_too_far_from_each_other_are_left_alone() -> None:
