@@ -67,7 +67,8 @@ _ALU = (
     "mov",
 )
 _PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
-_ACROSS = ("sum_lanes", "max_lanes", "rotate_lanes")
+#: Operations of all lanes together, and how many operands they have.
+_ACROSS = {"sum_lanes": 1, "max_lanes": 1, "shift_lanes": 3, "even_lanes": 2, "odd_lanes": 2}
 #: Accesses of an element for every lane.
 WIDE = ("load_lanes", "store_lanes")
 _OF_LANES = ("lane", *_ACROSS, *WIDE)
@@ -98,10 +99,10 @@ OPERATIONS = {
         # The same of neighbouring elements, one for each lane.
         PEOperation("load_lanes", 50, 1, Unit.MEMORY, 2),
         PEOperation("store_lanes", 51, 2, Unit.MEMORY),
-        # Values of all lanes together; how far to rotate is the second operand.
+        # How far to shift is the third operand.
         *(
-            PEOperation(name, i, 1 + (name == "rotate_lanes"), Unit.LANES, 2)
-            for i, name in enumerate(_ACROSS, start=56)
+            PEOperation(name, i, count, Unit.LANES, 2)
+            for i, (name, count) in enumerate(_ACROSS.items(), start=56)
         ),
         # Operators of which only the name is known.
         PEOperation("opaque_memory", 62, 3, Unit.MEMORY),

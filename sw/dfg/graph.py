@@ -150,7 +150,7 @@ class Graph:
     def wide(self) -> frozenset[NodeId]:
         """The nodes whose values differ between lanes."""
         found: set[NodeId] = set()
-        stack = [] if self.opaque else [n.id for n in self.nodes if n.op in ("lane", "load_lanes")]
+        stack = [] if self.opaque else [n.id for n in self.nodes if n.op in _DIFFERENT]
         if not stack:
             return frozenset()
         users: dict[NodeId, list[Edge]] = defaultdict(list)
@@ -204,6 +204,10 @@ class Graph:
         carried: tuple[Edge | Output, ...] = (*self.edges, *self.outputs)
         found = (*(node.scalar for node in self.nodes), *(value for c in carried for value in c.initial))
         return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+#: Operations whose values differ between lanes, whatever their operands.
+_DIFFERENT = ("lane", "load_lanes", "shift_lanes", "even_lanes", "odd_lanes")
 
 
 def _same_in_lanes(op: str, wide: Edge) -> bool:

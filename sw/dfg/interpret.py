@@ -143,9 +143,12 @@ class _Code:
         if node.op == "lane":
             return str(lane)
         count = self.graph.lanes
-        every = f"({', '.join(_in(given[0], other) for other in range(count))})"
-        if node.op == "rotate_lanes":
-            return f"{every}[({lane} + {given[1][0]}) % {count}]"
+        both = [_in(operand, other) for operand in given[:2] for other in range(count)]
+        if node.op in ("even_lanes", "odd_lanes"):
+            return both[2 * lane + (node.op == "odd_lanes")]
+        if node.op == "shift_lanes":
+            return f"({', '.join(both[lane : lane + count])})[{given[2][0]} % {count}]"
+        every = f"({', '.join(both[:count])})"
         return f"max({every})" if node.op == "max_lanes" else f"wrap(sum({every}))"
 
     def _neighbours(self, node: Node, operands: Sequence[Sequence[str]], holds: list[str]) -> Iterator[str]:

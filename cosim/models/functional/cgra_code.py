@@ -301,11 +301,14 @@ class _CodeWriter:
             values = [str(lane) for lane in range(count)]
         elif operation.unit is Unit.LANES:
             all_lanes = [o.data[0] for o in operands]
-            if name == "rotate_lanes":
-                texts, by = f"({', '.join(all_lanes)})", operands[0].data[1]
-                values = [f"{texts}[{lane} + {by} & {count - 1}]" for lane in range(count)]
-            else:
+            if name in _ACROSS:
                 values = [_ACROSS[name](all_lanes)] * count
+            else:
+                both = [*all_lanes, *(o.data[1] for o in operands)]
+                values = both[int(name == "odd_lanes") :: 2]
+                if name == "shift_lanes":
+                    by = f"({operands[0].data[2]} & {count - 1})"
+                    values = [f"({', '.join(both[i : i + count])})[{by}]" for i in range(count)]
         else:
             values = [SEMANTICS[name].text(*o.data) for o in operands]
         return [o.chosen(value) for o, value in zip(operands, values, strict=True)]

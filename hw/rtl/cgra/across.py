@@ -10,10 +10,11 @@ from hw.rtl.cgra.units import WIDTH, later
 
 
 class Across(Component):
-    """The sum or the greatest of all lanes of A, in every lane, or the lanes rotated; 0 where nothing starts.
+    """The sum or the greatest of all lanes of A, in every lane, or lanes moved; 0 where nothing starts.
 
-    `start` says for each lane that an operation of this unit executes and its predicate holds. Lane i gets
-    the greatest (`greatest`), lane i + `by` (`rotates`), else the sum.
+    `start` says for each lane that an operation of this unit executes and its predicate holds. Where it
+    `moves` lanes, lane i gets lane i + `by`, or (`halves`) lane 2i, or 2i + 1 (`odd`), of A and B in a row.
+    Else every lane gets the greatest (`greatest`) or the sum.
 
     **Timing.** As `Multiplier`: operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on,
     until the next step has ended; where the unit is pipelined, in the step after that one.
@@ -25,9 +26,12 @@ class Across(Component):
             {
                 "start": In(lanes),
                 "greatest": In(1),
-                "rotates": In(1),
+                "moves": In(1),
+                "halves": In(1),
+                "odd": In(1),
                 "advance": In(1),
                 "a": In(WIDTH * lanes),
+                "b": In(WIDTH * lanes),
                 "by": In(log2(lanes)),
                 "y": Out(WIDTH * lanes),
             }
@@ -35,21 +39,26 @@ class Across(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        greatest, rotates = self.greatest, self.rotates
-        rotated = rotate_right(m, self.a, self.by, unit=WIDTH)
-        words = self._half(m, [self.a.word_select(i, WIDTH) for i in range(self._lanes)], greatest)
-        words, rotated, start, greatest, rotates = self._held(m, "first", words, rotated, greatest, rotates)
+        greatest, moves = self.greatest, self.moves
+        every = range(self._lanes)
+        a, b = ([operand.word_select(i, WIDTH) for i in every] for operand in (self.a, self.b))
+        even, odd = Cat([*a, *b][::2]), Cat([*a, *b][1::2])
+        # Lanes below `by` of A leave, those of B come in their place.
+        rotated = rotate_right(m, Cat(Mux(i < self.by, b[i], a[i]) for i in every), self.by, unit=WIDTH)
+        moved: Value = Mux(self.halves, Mux(self.odd, odd, even), rotated)
+        words = self._half(m, a, greatest)
+        words, moved, start, greatest, moves = self._held(m, "first", words, moved, greatest, moves)
         if self._pipelined:
             words = self._half(m, words, greatest)
-            words, rotated, start, greatest, rotates = self._held(
-                m, "second", words, rotated, greatest, rotates, start
+            words, moved, start, greatest, moves = self._held(
+                m, "second", words, moved, greatest, moves, start
             )
         while len(words) > 1:
             words = self._half(m, words, greatest)
         m.d.comb += self.y.eq(
             Cat(
-                where(start[i], Mux(rotates, rotated.word_select(i, WIDTH), words[0]))
-                for i in range(self._lanes)
+                where(start[i], Mux(moves, moved.word_select(i, WIDTH), words[0]))
+                for i in every
             )
         )
         return m
@@ -69,9 +78,9 @@ class Across(Component):
         m: Module,
         name: str,
         words: list[Value],
-        rotated: Value,
+        moved: Value,
         greatest: Value,
-        rotates: Value,
+        moves: Value,
         start: Value | None = None,
     ) -> tuple[list[Value], Value, Value, Value, Value]:
         """All of these values in the step before."""
@@ -81,8 +90,8 @@ class Across(Component):
 
         return (
             [held(f"word{i}", word) for i, word in enumerate(words)],
-            held("rotated", rotated),
+            held("moved", moved),
             held("start", self.start if start is None else start),
             held("greatest", greatest),
-            held("rotates", rotates),
+            held("moves", moves),
         )

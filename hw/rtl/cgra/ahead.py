@@ -100,13 +100,15 @@ class Ahead:
         """Whether operand A is the number of the lane."""
         return self.held("lane", self._is("lane"))
 
-    def across(self) -> tuple[Signal, Signal, Signal]:
-        """Whether the unit for all lanes together starts, takes the greatest, rotates."""
+    def across(self) -> tuple[Signal, ...]:
+        """Whether the unit for all lanes together starts, takes the greatest, moves lanes, every other, odd ones."""
         names = [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES]
         return (
             self.held("across", self._is(*names)),
             self.held("greatest", self._is("max_lanes")),
-            self.held("rotates", self._is("rotate_lanes")),
+            self.held("moves", self._is("shift_lanes", "even_lanes", "odd_lanes")),
+            self.held("halves", self._is("even_lanes", "odd_lanes")),
+            self.held("odd", self._is("odd_lanes")),
         )
 
     def alu(self) -> data.View[data.StructLayout]:

@@ -229,14 +229,17 @@ class ProcessingElement(Component):
             later.append(Cat(*parts))
         if Unit.LANES in units:
             m.submodules.across = across = Across(len(lanes), pipelined)
-            start, greatest, rotates = ahead.across()
+            start, greatest, moved, halves, odd = ahead.across()
             m.d.comb += [
                 across.start.eq(Cat(start & begin for begin in begins)),
                 across.greatest.eq(greatest),
-                across.rotates.eq(rotates),
+                across.moves.eq(moved),
+                across.halves.eq(halves),
+                across.odd.eq(odd),
                 across.advance.eq(moves),
                 across.a.eq(operands["a"]),
-                across.by.eq(operands["b"]),
+                across.b.eq(operands["b"]),
+                across.by.eq(operands["c"]),
             ]
             later.append(across.y)
         m.d.comb += values[0].eq(any_of(sooner))

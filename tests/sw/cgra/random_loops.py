@@ -25,7 +25,8 @@ SCALARS = ("p", "q")
 _NUMBERS = (0, 1, -1, 2, 3, 5, 31, 77, 1000003, 2147483647, -2147483648)
 #: Operations of the ALU and the multiplier.
 _VALUES = tuple(n for n, o in OPERATIONS.items() if not o.of_lanes and n not in ("load", "store", "table"))
-_OF_LANES = ("lane", "load_lanes", "load_lanes", "store_lanes", "sum_lanes", "max_lanes", "rotate_lanes")
+_OF_LANES = ("lane", "load_lanes", "load_lanes", "store_lanes", "sum_lanes", "max_lanes")
+_MOVED = ("shift_lanes", "even_lanes", "odd_lanes")
 #: Distances of what is carried; more than 7 first iterations do not fit into one entry.
 _DISTANCES = (1, 1, 1, 1, 2, 2, 3, 5, 9)
 _TYPES = ("int32", "int32", "int8", "uint8")
@@ -96,7 +97,7 @@ class _Grower:
         self.count()
         for _ in range(rng.choice((4, 8, 8, 14, 20, 30))):
             if self.lanes > 1 and rng.random() < 0.35:
-                self.across(rng.choice(_OF_LANES))
+                self.across(rng.choice(_OF_LANES + _MOVED))
                 continue
             drawn = rng.random()
             if drawn < 0.14:
@@ -163,8 +164,8 @@ class _Grower:
         """An operation of lanes."""
         if op in ("load_lanes", "store_lanes"):
             self.access(op)
-        elif op == "rotate_lanes" and self.rng.random() < 0.5:
-            self.values.append(self.add(op, ("I1",), self.rng.randrange(-self.lanes, 2 * self.lanes)))
+        elif op == "shift_lanes" and self.rng.random() < 0.5:
+            self.values.append(self.add(op, ("I1", "I2"), self.rng.randrange(-self.lanes, 2 * self.lanes)))
         else:
             self.values.append(self.add(op, DATA[: OPERATIONS[op].operands], None))
 

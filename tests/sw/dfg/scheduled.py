@@ -131,8 +131,10 @@ def _across(op: str, args: list[list[int]], lanes: int) -> list[int]:
     if op == "lane":
         return list(range(lanes))
     words = np.array(args[0])
-    if op == "rotate_lanes":
-        return list(np.roll(words, -args[1][0]).tolist())
+    if op == "shift_lanes":
+        return list(np.roll([*words, *args[1]], -(args[2][0] % lanes))[:lanes].tolist())
+    if op in ("even_lanes", "odd_lanes"):
+        return list(np.concatenate([words, args[1]]).reshape(-1, 2)[:, int(op == "odd_lanes")].tolist())
     return [wrap(int(words.sum() if op == "sum_lanes" else words.max()))] * lanes
 
 

@@ -51,10 +51,11 @@ def test_random_graphs_mean_what_their_operations_say(first: int) -> None:
 
 
 def test_random_graphs_have_wide_nodes_of_every_operation() -> None:
-    graphs = [loop(seed)[0] for seed in range(60)]
+    graphs = [loop(seed)[0] for seed in range(90)]
     wide = {graph.by_id[node].op for graph in graphs for node in graph.wide}
-    assert wide >= {"lane", "load_lanes", "rotate_lanes", "sum_lanes", "max_lanes", "add", "table", "select"}
-    assert not wide & {"load", "store", "store_lanes", "const"}
+    assert wide >= {"lane", "load_lanes", "sum_lanes", "max_lanes", "add", "table", "select"}
+    assert wide >= {"shift_lanes", "even_lanes", "odd_lanes"}
+    assert not wide & {"load", "store", "store_lanes"}
     assert any(e.distance and e.source in g.wide for g in graphs for e in g.edges)
 
 
@@ -131,7 +132,7 @@ def test_neighbouring_elements_begin_at_a_multiple_and_exist(
         ((Node("v", "load_lanes", 0),), 2, "needs the name of its memory"),
         ((Node("l", "lane", 0),), 2, "its immediate must be the one open operand, none is open"),
         ((Node("c", "const"),), 2, "needs an immediate"),
-        ((Node("r", "rotate_lanes"),), 2, "needs I1 and I2"),
+        ((Node("r", "shift_lanes"),), 2, "needs I1, I2 and I3"),
     ],
 )
 def test_graphs_that_are_none(nodes: tuple[Node, ...], lanes: int, message: str) -> None:
@@ -154,7 +155,7 @@ def test_a_kernel_with_lanes() -> None:
 acc += v
 total = sum_lanes(acc)
 if v > 20:
-    store_lanes(y, 4 * i, rotate_lanes(v, i) if lane() != 2 else max_lanes(v))"""
+    store_lanes(y, 4 * i, shift_lanes(v, v, i) if lane() != 2 else max_lanes(v))"""
     found = kernel(body, before="acc = 0\ntotal = 0", after="return total")
     (launch,) = found.launches
     assert launch.graph.lanes == 4
@@ -166,6 +167,18 @@ if v > 20:
     turned[:, 2] = v.max(axis=1)
     assert results.arrays["y"].tolist() == np.where(v > 20, turned, -x.reshape(8, 4)).ravel().tolist()
     assert results.scalars == (int(v.sum()),)
+
+
+def test_every_other_lane_of_two_values() -> None:
+    body = """v = load_lanes(x, 8 * i)
+w = load_lanes(x, 8 * i + 4)
+store_lanes(y, 8 * i, even_lanes(v, w))
+store_lanes(y, 8 * i + 4, odd_lanes(v, w) + even_lanes(p, i))"""
+    x = np.arange(32, dtype=np.int32)
+    results = run(kernel(body), {"x": x, "y": -x}, {"p": 100}, 4)
+    pairs = x.reshape(4, 4, 2)
+    odd = pairs[..., 1] + [[100, 100, i, i] for i in range(4)]
+    assert results.arrays["y"].tolist() == np.stack([pairs[..., 0], odd], axis=1).ravel().tolist()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_logical_shifts_and_leading_zeros(a: int, shift: int) -> None:
 
 def test_latencies_and_units_are_those_of_the_specification() -> None:
     two = {name for name, operation in OPERATIONS.items() if operation.latency == 2}
-    across = {"sum_lanes", "max_lanes", "rotate_lanes"}
+    across = {"sum_lanes", "max_lanes", "shift_lanes", "even_lanes", "odd_lanes"}
     assert (
         two
         == {

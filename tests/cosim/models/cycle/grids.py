@@ -167,7 +167,7 @@ def _entry(
     if kind.lanes > 1:
         names += ["load_lanes", "store_lanes"] * (8 * (Unit.MEMORY in kind.units))
         names += ["lane"] * (Unit.ALU in kind.units)
-        names += ["max_lanes", "rotate_lanes"] * (Unit.LANES in kind.units)
+        names += ["max_lanes", "shift_lanes", "even_lanes", "odd_lanes"] * (Unit.LANES in kind.units)
         names += ["requantise", "requantise_even"] * (2 * (Unit.QUANTISER in kind.units))
     name = r.choice(names)
     fields["op"] = OPERATIONS[name].number

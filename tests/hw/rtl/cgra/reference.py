@@ -274,8 +274,11 @@ class Reference:
             return [sum(a) & MASK] * len(a)
         if name == "max_lanes":
             return [max(a, key=lambda v: v - (v >> 31 << 32))] * len(a)
-        if name == "rotate_lanes":
-            return [a[(lane + b[0]) % len(a)] for lane in lanes]
+        if name == "shift_lanes":
+            by = values[2][0] % len(a)
+            return [*a, *b][by : by + len(a)]
+        if name in ("even_lanes", "odd_lanes"):
+            return [*a, *b][int(name == "odd_lanes") :: 2]
         operation = operations.OPERATIONS[name]
         assert operation.meaning is not None
         data = ([v - (v >> 31 << 32) for v in value] for value in values[: operation.operands])
