@@ -57,7 +57,7 @@ MUTATIONS = (
     # RTL
     Mutation(
         "token-stays",
-        "a token that is taken as another one comes stays",
+        "a token that is taken while another one arrives is not removed",
         "hw/rtl/core/channels.py",
         "recent[i] ^ taken[i]",
         "recent[i] | taken[i]",
@@ -65,7 +65,7 @@ MUTATIONS = (
     ),
     Mutation(
         "signal-early",
-        "a signal fires although two operations before it are outstanding",
+        "a signal fires although two earlier operations are outstanding",
         "hw/rtl/core/signals.py",
         "((behind == 0) | behind[-1])",
         "((behind <= 2) | behind[-1])",
@@ -73,7 +73,7 @@ MUTATIONS = (
     ),
     Mutation(
         "loop-turns",
-        "a hardware loop makes a turn too few",
+        "a hardware loop runs one iteration too few",
         "hw/rtl/core/loops.py",
         "last.eq(iterations == 1)",
         "last.eq(iterations <= 2)",
@@ -81,7 +81,7 @@ MUTATIONS = (
     ),
     Mutation(
         "row-alignment",
-        "rows of a load behind the first begin at the alignment of the first",
+        "later rows of a load use the alignment of the first row",
         "hw/rtl/memory/load_walker.py",
         "follow.eq(low + d.step)",
         "follow.eq(low)",
@@ -89,7 +89,7 @@ MUTATIONS = (
     ),
     Mutation(
         "step-latest",
-        "behind a step that leaves another one is offered, whether it was told or not",
+        "after a step leaves the queue, the next one is offered even if it is not there",
         "hw/rtl/memory/load_steps.py",
         "Mux(leaves, behind != writer.addr, self.out.valid | entered)",
         "Mux(leaves, 1, self.out.valid | entered)",
@@ -105,7 +105,7 @@ MUTATIONS = (
     ),
     Mutation(
         "pe-greater",
-        "`gt` of a processing element holds for equal operands",
+        "`gt` of a processing element is true for equal operands",
         "hw/rtl/cgra/units.py",
         '"on_equal": among("le", "gt", "eq", "ne")',
         '"on_equal": among("le", "eq", "ne")',
@@ -114,7 +114,7 @@ MUTATIONS = (
     # Cycle model
     Mutation(
         "beats-of-a-row",
-        "beats of a row are counted without its alignment",
+        "the beats of a row are counted without its alignment",
         "cosim/models/cycle/rows.py",
         "-(-((address + i * stride) % width + size) // width)",
         "-(-size // width)",
@@ -122,7 +122,7 @@ MUTATIONS = (
     ),
     Mutation(
         "last-block",
-        "the array takes as long for the last, lower row of blocks as for whole ones",
+        "the array takes as long for the last, shorter row of blocks as for whole ones",
         "cosim/models/cycle/gemm.py",
         "max(k, rest), max(k, full)",
         "max(k, full), max(k, full)",
@@ -130,7 +130,7 @@ MUTATIONS = (
     ),
     Mutation(
         "load-outside",
-        "a load that leaves its buffer is stopped at the beginning of the row",
+        "a load that leaves its buffer stops at the beginning of the row",
         "cosim/models/cycle/checks.py",
         "return block * lanes, max(0, columns - target - block * pitch)",
         "return block * lanes, 0",
@@ -138,7 +138,7 @@ MUTATIONS = (
     ),
     Mutation(
         "stalled-port",
-        "a stalled port grants a request in the cycle before",
+        "a stalled port grants a request one cycle early",
         "cosim/models/cycle/memory_port.py",
         "at = bisect_left(page, cycle) + n - 1",
         "at = max(bisect_left(page, cycle) + n - 2, 0)",
@@ -146,7 +146,7 @@ MUTATIONS = (
     ),
     Mutation(
         "store-window",
-        "a store that leaves its window is stopped a row late",
+        "a store that leaves its window stops one row late",
         "cosim/models/cycle/storer.py",
         "limit, cause = plan.beats.start(outside), Cause.WINDOW",
         "limit, cause = plan.beats.start(outside + 1), Cause.WINDOW",
@@ -155,7 +155,7 @@ MUTATIONS = (
     # Compiler
     Mutation(
         "tiling-loads",
-        "the planner counts loads of A without the last, smaller piece",
+        "the planner counts the loads of A without the last, smaller piece",
         "sw/tiling/cost.py",
         "else -(-p.n // partition_n)",
         "else max(1, p.n // partition_n)",
@@ -171,7 +171,7 @@ MUTATIONS = (
     ),
     Mutation(
         "write-after-read",
-        "a write need not wait for what reads the old value",
+        "a write does not wait for reads of the old value",
         "sw/dependence/edges.py",
         "(accesses if sink.write else writers)",
         "writers",
@@ -179,7 +179,7 @@ MUTATIONS = (
     ),
     Mutation(
         "channel-room",
-        "waits that keep a channel from overflowing are taken for needless",
+        "waits that keep a channel from overflowing count as redundant",
         "sw/warps/prune.py",
         "rooms = (own for other, own in self.rooms.items() if other != pair)",
         "rooms = ()",
@@ -187,7 +187,7 @@ MUTATIONS = (
     ),
     Mutation(
         "dead-store",
-        "of several stores that a read may see only one stays",
+        "of several stores that a read may see, only one is kept",
         "sw/dependence/passes.py",
         "pending += found.get(label, ())",
         "pending += list(found.get(label, ()))[:1]",
@@ -195,7 +195,7 @@ MUTATIONS = (
     ),
     Mutation(
         "induction-rewind",
-        "an induction variable of nested loops is not taken back behind the inner one",
+        "an induction variable of nested loops is not reset after the inner loop",
         "sw/canonical/induction.py",
         "found.insert(0, sorted_sum(minus(step, whole)))",
         "found.insert(0, step)",
@@ -203,7 +203,7 @@ MUTATIONS = (
     ),
     Mutation(
         "register-loop",
-        "a register that only the next turn of a loop reads is free",
+        "a register that only the next iteration of a loop reads counts as free",
         "sw/codegen/allocate.py",
         "exits[o.link].append(i + 1)",
         "exits[o.link] += []",
@@ -211,7 +211,7 @@ MUTATIONS = (
     ),
     Mutation(
         "configuration-verified",
-        "a decoded configuration may do something else than its loop with the same operand",
+        "differences between a decoded operation and its node are not reported",
         "sw/cgra/verify.py",
         "elif asked[what] != done[what]:",
         "elif False:",
@@ -219,7 +219,7 @@ MUTATIONS = (
     ),
     Mutation(
         "requantise-ties",
-        "a scaled sum that lies between two numbers is rounded up, not to the even one",
+        "a scaled sum halfway between two numbers is rounded up instead of to even",
         "sw/graph/requantise.py",
         'product = Apply("mul_shift_round_even", (total',
         'product = Apply("mul_shift_round", (total',
