@@ -56,10 +56,7 @@ class Across(Component):
         while len(words) > 1:
             words = self._half(m, words, greatest)
         m.d.comb += self.y.eq(
-            Cat(
-                where(start[i], Mux(moves, moved.word_select(i, WIDTH), words[0]))
-                for i in every
-            )
+            Cat(where(start[i], Mux(moves, moved.word_select(i, WIDTH), words[0])) for i in every)
         )
         return m
 

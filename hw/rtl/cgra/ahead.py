@@ -101,7 +101,7 @@ class Ahead:
         return self.held("lane", self._is("lane"))
 
     def across(self) -> tuple[Signal, ...]:
-        """Whether the unit for all lanes together starts, takes the greatest, moves lanes, every other, odd ones."""
+        """Whether the unit of all lanes starts, takes the greatest, moves lanes, halves, takes odd ones."""
         names = [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES]
         return (
             self.held("across", self._is(*names)),

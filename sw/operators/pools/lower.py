@@ -6,25 +6,29 @@ the next one. Above the first row of a tile one load of one byte brings it, behi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
+from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, linear, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.writer import AddressMap, ChipSpace, Writer
 from sw.graph.network import Tensor, View
 from sw.ir.expression import Const, Expr
 from sw.ir.program import For, Statement
-from sw.kernels.configuration import configure
+from sw.kernels.configuration import Configured, configure
 from sw.kernels.passes import known
 from sw.layout import round_up
+from sw.operators.pools import wide
 from sw.operators.pools.operator import MaxPool, PoolTile
-from sw.operators.pools.tiles import Piece, Results, cut_of, piece
+from sw.operators.pools.tiles import Cut, Piece, Results, cut_of, piece
 from sw.operators.registry import LoweringContext, lower
 from sw.operators.rows import launches
 from sw.operators.tiles import ACROSS, DOWN, PLANES, batch_steps, merged_axes, nest, nested, place, turn
 
 #: Name of the loop over the loads of a tile.
 CHANNEL = "channel"
+_Tiles = tuple[Cut, tuple[Configured, ...]]
 
 
 class LoweredPool:
@@ -45,15 +49,34 @@ class LoweredPool:
         )
         target = dataclasses.replace(target, shape=(*target.shape[:-2], *y.shape[-2:]))
         self.views, self.planes = (source, target), source.shape[-3]
-        held = round_up(4 * len(configure(operator.kernel(False), config).words), 128) + 128
         several = len(source.shape) > 3
-        self.cut = cut = cut_of(
-            operator, self.planes, results_of(target), config, context.room - held, several
-        )
-        rows, cols = operator.rows.outputs, operator.cols.outputs
+        lanes = config.cgra.lanes if config.cgra is not None else 1
+        made, cycles = self._tiles(context, 1, several)
+        if wide.possible(operator.rows, operator.cols, lanes):
+            # There may be no PE for an operation of lanes, no way to it, or no room for whole blocks.
+            with contextlib.suppress(InputError):
+                other, fewer = self._tiles(context, lanes, several)
+                made = other if fewer < cycles else made
+        self.cut, self.configured = made
+        rows, cols, cut = operator.rows.outputs, operator.cols.outputs, self.cut
         cuts = ((PLANES, self.planes, cut.planes), (DOWN, rows, cut.rows), (ACROSS, cols, cut.cols))
         self.loops = nest(source, 3, cuts)
-        self.configured = (configure(operator.kernel(cut.apart > cut.cols), config),)
+
+    def _tiles(self, context: LoweringContext, lanes: int, several: bool) -> tuple[_Tiles, int]:
+        """Tiles for a loop that uses so many lanes, with its configuration; cycles of a row of outputs."""
+        pool, config, cols = self.operator, context.config, self.operator.cols
+
+        def configured(pitch: int, gap: bool) -> Configured:
+            if lanes == 1:
+                return configure(pool.kernel(gap), config)
+            return configure(wide.windows(pool.rows, cols, pool.element, lanes, pitch), config)
+
+        found = configured(wide.width(cols, cols.outputs, lanes), False)
+        room = context.room - round_up(4 * len(found.words), 128) - 128
+        cut = cut_of(pool, self.planes, results_of(self.views[1]), config, room, several, lanes)
+        found = configured(cut.pitch, cut.apart > cut.cols)
+        blocks = cut.cols if lanes == 1 else wide.width(cols, cut.cols, lanes) // (cols.stride * lanes)
+        return (cut, (found,)), found.ii * blocks * (cols.outputs // cut.cols)
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The loads, the launches and the store of every tile."""
@@ -65,7 +88,9 @@ class LoweredPool:
         image = place(scratch, which, places, cut.image)
         results = place(out, which, places, cut.results)
         first = image + cut.guard
-        tile = PoolTile(planes, rows.outputs, cut.cols, first, cut.pitch, cut.plane, results, cut.apart)
+        tile = PoolTile(
+            planes, rows.outputs, cut.cols, first, cut.pitch, cut.plane, results, cut.apart, cut.lanes
+        )
         body = self._loads(writer, planes, rows, cols, image)
         body += launches(launcher, (self.operator.launch(tile),), self.configured)
         body.append(self._store(writer, planes, rows, cols, tile))
@@ -88,7 +113,8 @@ class LoweredPool:
         if cut.guard:
             before = rows.before * cut.pitch + cols.before
             fill = (known(before), pool.fill)
-            made.append(writer.load_scratch(view, walk, 1, 0, 1, image, cut.pitch, None, fill))
+            last = image + (cut.guard - 1)
+            made.append(writer.load_scratch(view, walk, 1, 0, 1, last, cut.pitch, None, fill))
             first = first + before
         together = cut.all_rows and cut.depth == pool.rows.size and plane == pool.rows.size * row
         count = planes * rows.held

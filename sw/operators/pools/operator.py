@@ -22,6 +22,7 @@ from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import Pass, Span, balanced, loop, numbered
 from sw.kernels.passes import Value as Scalar
 from sw.operators.float_windows import maximum
+from sw.operators.pools import wide
 from sw.operators.registry import imports
 from sw.operators.rows import ByteOperator
 from sw.patches import Axis
@@ -58,6 +59,38 @@ class MaxPool(ByteOperator):
 
     def launch(self, tile: PoolTile) -> Pass:
         """The launch that makes the results of a tile."""
+        return self._in_lanes(tile) if tile.lanes > 1 else self._one_by_one(tile)
+
+    def _in_lanes(self, tile: PoolTile) -> Pass:
+        """The launch that makes blocks of outputs, from the last one to the first."""
+        rows, cols, lanes = self.rows, self.cols, tile.lanes
+        row = wide.width(cols, tile.cols, lanes)
+        blocks, down = row // (cols.stride * lanes), rows.stride * tile.pitch
+        step, above, lines = cols.stride * lanes, (tile.rows - 1) * down, tile.rows * tile.channels
+        scalars: dict[str, Scalar] = {
+            "x": tile.x + (tile.channels - 1) * tile.plane + above + row - step,
+            "y": tile.out + (lines - 1) * tile.apart + (blocks - 1) * lanes,
+            "last": blocks - 1,
+            "most": tile.rows * blocks - 1,
+            # From the first block of a channel to the last one of the channel before it; what less it is to
+            # the row above, and of that inside of a row.
+            "over": above + row - step - tile.plane,
+            "down": tile.plane - above - down,
+            "step": down - row,
+            "skip": blocks * lanes - tile.apart,
+        }
+        below = (tile.rows - 1) * rows.stride + rows.reach - 1
+        size = (tile.channels - 1) * tile.plane + below * tile.pitch + row
+        return Pass(
+            wide.windows(rows, cols, self.element, lanes, tile.pitch),
+            lines * blocks,
+            scalars,
+            (Span("scratch", tile.x, size),),
+            (Span("out", tile.out, lines * tile.apart),),
+        )
+
+    def _one_by_one(self, tile: PoolTile) -> Pass:
+        """The launch that makes an output per iteration."""
         rows, cols = self.rows, self.cols
         outputs = tile.rows * tile.cols
         across, down = (tile.cols - 1) * cols.stride, rows.stride * tile.pitch
@@ -92,7 +125,8 @@ class PoolTile:
     `x` is the byte of the scratchpad where the first channel's window of the first output begins, padding
     included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
     there, those outside of the image holding `MaxPool.fill`. Results lie from byte `out` of the output
-    buffer on, without gaps, or with rows of results `apart` bytes apart.
+    buffer on, without gaps, or with rows of results `apart` bytes apart. With several `lanes` all of these
+    are multiples of so many bytes, rows of pixels and results whole blocks.
     """
 
     channels: Scalar
@@ -103,6 +137,7 @@ class PoolTile:
     plane: int
     out: Scalar
     apart: int = 0
+    lanes: int = 1
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from sw.compile.forms import HALVES, Loop, index, larger, size, smaller
 from sw.compile.writer import LONGEST
 from sw.ir.expression import Const, Expr
 from sw.layout import round_up
+from sw.operators.pools import wide
 from sw.operators.pools.operator import MaxPool
 from sw.operators.tiles import ACROSS, PIECES, falling
 from sw.patches import Axis
@@ -64,7 +65,8 @@ class Cut:
     Image rows are `pitch` bytes apart in the scratchpad, channels `depth` rows. `guard` bytes come before the
     first window, then `before` bytes of padding that no row brings. `results` are the bytes of results.
     `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of results are
-    `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory.
+    `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory. Of a loop
+    that uses several `lanes`, rows of pixels and of results hold whole blocks.
     """
 
     planes: int
@@ -78,6 +80,7 @@ class Cut:
     all_rows: bool
     plain: bool
     apart: int
+    lanes: int
 
     @property
     def plane(self) -> int:
@@ -90,25 +93,29 @@ class Cut:
         return self.guard + self.before + self.planes * self.plane
 
 
-def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit: int) -> Cut:
+def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit: int, lanes: int = 1) -> Cut:
     """A tile of so many channels, rows and columns; `unit` are bytes of a word of the port for results."""
     all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
     pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
     depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
     joined = (rows == 1 and planes == 1) or (all_cols and target.line == cols)
     apart = 0 if joined else round_up(cols, unit)
+    if lanes > 1:
+        pitch = wide.width(pool.cols, cols, lanes)
+        apart = round_up(pitch // pool.cols.stride, max(unit, lanes))
     return Cut(
         planes,
         rows,
         cols,
         pitch,
         depth,
-        int(pool.rows.before > 0 or pool.cols.before > 0),
+        lanes * (pool.rows.before > 0 or pool.cols.before > 0),
         pool.cols.before + (pool.rows.before * pitch if all_rows else 0),
         planes * rows * (apart or cols),
         all_rows,
         all_cols and pitch == pool.cols.size and _apart(pool.rows) == pool.rows.size,
         apart,
+        lanes,
     )
 
 
@@ -119,7 +126,13 @@ def _apart(axis: Axis) -> int:
 
 
 def cut_of(
-    pool: MaxPool, planes: int, target: Results, config: MachineConfig, room: int, several: bool
+    pool: MaxPool,
+    planes: int,
+    target: Results,
+    config: MachineConfig,
+    room: int,
+    several: bool,
+    lanes: int = 1,
 ) -> Cut:
     """The tile for so many bytes of the scratchpad; `several`: there are more tiles than one anyway.
 
@@ -127,12 +140,12 @@ def cut_of(
     """
     unit = config.store_bytes
     for sizes in _sizes(pool, planes):
-        made = cut(pool, *sizes, target, unit)
+        made = cut(pool, *sizes, target, unit, lanes)
         whole = sizes == (planes, pool.rows.outputs, pool.cols.outputs)
         places = 1 if whole and not several else HALVES
         if _suits(pool, made, target, unit) and _fits(made, config, room, places):
             return made
-    least = cut(pool, 1, 1, 1, target, unit)
+    least = cut(pool, 1, 1, 1, target, unit, lanes)
     raise InputError(
         f"{pool.name}: the {least.image} bytes of pixels of an output must fit {room} bytes of the "
         f"scratchpad twice, and {config.out_bytes} of the output buffer"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw.config import load
+from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.compile.forms import Loop
 from sw.compile.stages import Compiled
@@ -27,6 +27,8 @@ from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine
 
 TEST = load("test", {"cgra": "torus4x4"})
+#: Eight columns for eight lanes.
+WIDE = load("test", {"cols": 8, "cgra": "vector3x4"})
 
 
 def axis(rng: random.Random, size: int) -> Axis:
@@ -104,18 +106,20 @@ def test_windows_that_do_not_fit_are_refused_with_their_size() -> None:
         cut_of(pool, 1, Results(2, 2), TEST, 5000, False)
 
 
-def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Cut]]:
+def computed(
+    builder: Builder, config: MachineConfig = TEST
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Cut]]:
     """What the programs leave by the meaning of instructions in any order, what they should, and tiles."""
     network = builder.network()
     inputs = reference.random_inputs(network, np.random.default_rng(1))
-    (stage,) = compile_network(network, TEST)
+    (stage,) = compile_network(network, config)
     assert isinstance(stage, Compiled)
     compiled = stage
     memory = np.zeros(1 << 20, np.uint8)
     images = [*compiled.constants, *((h.address, h.image(inputs[n])) for n, h in compiled.inputs.items())]
     for address, data in images:
         memory[address : address + len(data)] = data
-    Machine(TEST, compiled.programs, memory, seed=3).run()
+    Machine(config, compiled.programs, memory, seed=3).run()
     found = {n: h.extract(memory[h.address : h.address + h.size]) for n, h in compiled.outputs.items()}
     cuts = [p.cut for p in compiled.parts if isinstance(p, LoweredPool)]
     return found, reference.run(network, inputs), cuts
@@ -140,6 +144,24 @@ def test_results_between_others_are_computed() -> None:
     builder.pool((1, 2), Axis(10, 7, 1, 3, 3), Axis(9, 5), padded=2)
     found, wanted, cuts = computed(builder)
     assert [cut.apart for cut in cuts] == [8, 8]
+    assert all(
+        np.array_equal(o.output.of(found[o.output.tensor]), o.output.of(wanted[o.output.tensor]))
+        for o in builder.operators
+    )
+
+
+def test_loops_with_lanes_take_channels_rows_and_columns_of_any_size() -> None:
+    builder = Builder()
+    builder.pool((2, 7), Axis(17, 3, 2, 1, 1), Axis(21, 3, 2, 1, 1))
+    builder.pool((1, 1), Axis(80, 3, 2), Axis(120, 3, 2, 2, 0), "uint8")
+    builder.pool((1, 1), Axis(7, 3, 1, 1, 1), Axis(1500, 2, 2, 0, 1))
+    builder.pool((1, 3), Axis(9, 3, 1, 1, 1), Axis(24, 3, 1, 1, 1), padded=3)
+    builder.pool((2, 3), Axis(4, 4), Axis(6, 2, 3))
+    found, wanted, cuts = computed(builder, WIDE)
+    assert [cut.lanes for cut in cuts] == [8, 8, 8, 8, 1]
+    assert 1 < cuts[0].planes < 14
+    assert not cuts[1].all_rows
+    assert cuts[2].cols < 750
     assert all(
         np.array_equal(o.output.of(found[o.output.tensor]), o.output.of(wanted[o.output.tensor]))
         for o in builder.operators

@@ -6,11 +6,12 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sw.graph.requantise import LIMITS
 from sw.kernels.passes import Pass
+from sw.operators.pools import wide
 from sw.operators.pools.operator import MaxPool, PoolTile
 from sw.patches import Axis
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, spaces
@@ -87,6 +88,47 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
     for channels, rows, cols, element in cases:
         made = pool(rows, cols, element, channels)
         check(made, np.random.default_rng(11), (0, rows.outputs), fabric)
+
+
+def in_blocks(made: MaxPool, rng: np.random.Generator, lanes: int, fabric: str | None) -> None:
+    """Compare a tile of all outputs, made by a loop that uses lanes, with the reference."""
+    low, high = LIMITS[made.element]
+    image = rng.integers(low, high + 1, made.x.shape).astype(made.element)
+    rows, cols = made.rows, made.cols
+    pads = ((0, 0), (rows.before, rows.after), (cols.before, cols.after))
+    padded = np.pad(image[0], pads, constant_values=np.asarray(made.fill, image.dtype))
+    pitch, apart = wide.width(cols, cols.outputs, lanes), -(-cols.outputs // lanes) * lanes + 2 * lanes
+    plane, held = padded.shape[1] * pitch + lanes, spaces()
+    held["scratch"][:] = rng.integers(0, 256, held["scratch"].shape)
+    for c, r in np.ndindex(padded.shape[:2]):
+        held["scratch"][64 + c * plane + r * pitch :][: padded.shape[2]] = padded[c, r].view(np.uint8)
+    launch = made.launch(
+        PoolTile(len(padded), rows.outputs, cols.outputs, 64, pitch, plane, 32, apart, lanes)
+    )
+    if fabric is None:
+        by_graph([launch], held)
+    else:
+        by_words([launch], held, machine(fabric))
+    lines = len(padded) * rows.outputs
+    found = held["out"][32 : 32 + lines * apart].view(made.element).reshape(lines, apart)
+    assert np.array_equal(found[:, : cols.outputs], made.reference([image]).reshape(lines, -1))
+
+
+@given(st.integers(0, 1 << 30))
+@settings(max_examples=60)
+def test_a_loop_with_lanes_leaves_what_the_reference_gives(seed: int) -> None:
+    rng = random.Random(seed)
+    lanes = rng.choice((2, 4, 8))
+    rows, cols = axis(rng, rng.randint(1, 7)), axis(rng, rng.randint(1, 20))
+    made = pool(rows, cols, rng.choice(("int8", "uint8")), rng.randint(1, 3))
+    assume(wide.possible(rows, cols, lanes))
+    in_blocks(made, np.random.default_rng(seed), lanes, None)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (2, 2), (3, 1)])
+def test_the_bitstreams_with_lanes_leave_what_the_reference_gives(kernel: int, stride: int) -> None:
+    rows, cols = (Axis(size, kernel, stride, 1, kernel // 2) for size in (6, 21))
+    in_blocks(pool(rows, cols, "int8", 2), np.random.default_rng(3), 8, "vector3x4")
 
 
 def test_operators_of_other_sizes_share_a_loop() -> None:
