@@ -42,10 +42,11 @@ slow: $(VENV)/dev ## other machines, tools and long sweeps, all cases of what `m
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults
 
-docs: $(VENV)/docs ## generate the pages of instructions, registers and fields; build the site in build/site
+docs: $(VENV)/docs ## generate pages and, where there is a Chromium, screenshots of the reports; build the site in build/site
 	$(BIN)/heald isa > docs/isa.md
 	$(BIN)/heald csr > docs/csr.md
 	$(BIN)/python -c 'from hw.package import fields_page; print(fields_page(), end="")' > docs/fields.md
+	$(BIN)/python docs/screenshots.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "make: the site is build/site/index.html; its search needs a server: python3 -m http.server -d build/site" >&2
 

@@ -30,6 +30,9 @@ OUTSIDE = {
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 #: Where the help of all commands goes.
 COMMANDS = "<!-- commands -->"
+#: Where a screenshot goes, with what it shows; docs/screenshots.py made it, light and dark.
+SCREENSHOT = re.compile(r"<!-- screenshot (\w+): (.+) -->")
+SCREENSHOTS = ROOT / "build/screenshots"
 
 
 def in_site(path: str) -> str:
@@ -51,17 +54,32 @@ def relinked(text: str, page: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages outside of docs/ and the notebooks."""
+    """Add the pages outside of docs/, the notebooks, and the screenshots."""
+    pictures = {f"screenshots/{p.name}": p for p in sorted(SCREENSHOTS.glob("*.png"))}
     notebooks = {p.relative_to(ROOT).as_posix(): p for p in ROOT.glob("examples/**/*.ipynb")}
-    for place, path in ({place: ROOT / source for place, source in OUTSIDE.items()} | notebooks).items():
+    outside = {place: ROOT / source for place, source in OUTSIDE.items()}
+    for place, path in (outside | notebooks | pictures).items():
         files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(text: str, page: Any, **_: Any) -> str:
-    """Mend the links of a page, and fill in the commands."""
-    text = relinked(text, page.file.src_uri)
+    """Mend the links of a page, and fill in the commands and screenshots."""
+    text = pictured(relinked(text, page.file.src_uri), page.file.src_uri)
     return text.replace(COMMANDS, "\n".join(described(cli, None, "heald"))) if COMMANDS in text else text
+
+
+def pictured(text: str, page: str) -> str:
+    """A page with its screenshots, of which the theme shows the one that is like its colours."""
+
+    def shown(mark: re.Match[str]) -> str:
+        names = {scheme: f"{mark[1]}-{scheme}.png" for scheme in ("light", "dark")}
+        if not all((SCREENSHOTS / name).exists() for name in names.values()):
+            return ""
+        folder = posixpath.relpath("screenshots", posixpath.dirname(page) or ".")
+        return "".join(f"![{mark[2]}]({folder}/{name}#only-{scheme})" for scheme, name in names.items())
+
+    return SCREENSHOT.sub(shown, text)
 
 
 def plain(text: str) -> str:

@@ -3,6 +3,7 @@
     python -m bench.peers [--tools zigzag,accelforge] [--layers REGEX] [--machine PRESET] [--rtl N] [--json]
     python -m bench.peers --export zigzag --machine tiny > tiny.yaml      # the machine in a tool's YAML
     python -m bench.peers --import tpu_like.yaml > mine.toml              # a machine from a tool's YAML
+    python -m bench.peers --anchors [--json]                              # published cycles, rerun
 
 The first run makes an environment for each tool. Answers are kept: what was interrupted goes on.
 bench/peers/README.md has what each tool is told of the machine, bench/README.md what came out.
@@ -23,7 +24,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench.peers import asking, machines, ours, table
+from bench.peers import anchors, asking, machines, ours, table
 from bench.peers.asking import Answer
 from bench.peers.environments import environment
 from bench.peers.layers import Layer, layers
@@ -165,6 +166,7 @@ HELP = (__doc__ or "").replace("\n\n    python", "\n\n\b\n    python")
 @click.option("--markdown", is_flag=True, help="The table for a document.")
 @click.option("--export", "target", type=click.Choice(list(machines.EXPORTERS)), help="Write the machine.")
 @click.option("--import", "source", type=click.Path(path_type=Path), help="Read a machine.")
+@click.option("--anchors", "published", is_flag=True, help="Cycles that others published, and ours.")
 def main(
     named: str,
     pattern: str,
@@ -176,12 +178,16 @@ def main(
     markdown: bool,
     target: str | None,
     source: Path | None,
+    published: bool,
 ) -> None:
     """Ask, and print the table and a summary of each tool."""
     with _told():
         if source is not None:
             config, notes = machines.read(source)
             click.echo(toml(config, notes))
+            return
+        if published:
+            show_anchors(as_json)
             return
         config = load(machine)
         if target is not None:
@@ -214,6 +220,17 @@ def chosen_layers(pattern: str) -> list[Layer]:
     if not found:
         raise InputError(f"--layers must match a layer such as 'resnet-50 conv1', {pattern!r} matches none")
     return found
+
+
+def show_anchors(as_json: bool) -> None:
+    """Run the layers of all anchors, and print both."""
+    with shown(say) as progress:
+        found = anchors.rerun(anchors.anchors(), progress)
+    if as_json:
+        click.echo(json.dumps({"anchors": [one.as_dict() for one in found]}))
+        return
+    Console(width=max(160, Console().width)).print(anchors.table(found))
+    click.echo("\n".join(anchors.notes(found)))
 
 
 def show(rows: Sequence[Row], tools: Sequence[str], as_json: bool, markdown: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
@@ -16,7 +17,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench.peers import asking, machines, ours
+from bench.peers import anchors, asking, machines, ours
 from bench.peers.__main__ import main
 from bench.peers.asking import Answer, ask, kept, stored
 from bench.peers.layers import Layer, layers
@@ -334,6 +335,37 @@ def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
     assert found.exit_code == 2
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+def test_anchors_have_their_source_and_an_array_of_the_same_size() -> None:
+    found = anchors.anchors()
+    assert all(one.source.startswith("https://") and one.not_comparable for one in found)
+    assert {one.config.macs_per_cycle for one in found} == {256}
+    # Each says cycles, utilization, or both; both together must fit the layers that it names.
+    assert all(one.cycles or one.utilization for one in found)
+    both = [one for one in found if one.cycles and one.utilization]
+    assert both
+    assert [one.busy(one.cycles or 0) for one in both] == pytest.approx(
+        [one.utilization for one in both], abs=0.02
+    )
+
+
+def test_anchors_are_rerun_on_our_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two short layers of an anchor: their cycles by the command, four images of them."""
+    (given, *_) = anchors.anchors()
+    short = dataclasses.replace(given, layers="conv2.reduce first|fc", cycles=10**6, utilization=None)
+    monkeypatch.setattr(anchors, "anchors", lambda: [short])
+    found = CliRunner().invoke(main, ["--anchors", "--json"])
+    assert found.exit_code == 0
+    (made,) = json.loads(found.stdout)["anchors"]
+    each = [ours.predicted(short.config, one).cycles or 0 for one in short.workload]
+    assert len(each) == 2
+    assert made["our_cycles"] == 4 * sum(each)
+    assert made["our_utilization"] == made["macs"] / 256 / made["our_cycles"]
+    assert made["published_utilization"] == made["macs"] / 256 / 10**6
+    shown = CliRunner().invoke(main, ["--anchors"]).stdout
+    assert f"{made['our_cycles']:,}" in shown
+    assert all(text in shown for text in (short.source, *short.not_comparable))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 from heald.cli import call
 from tests import test_architecture as architecture
 from tests.docs.blocks import ROOT, Reader, blocks, missing
+from tests.docs.sentences import prose
 
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
-MOST_WORDS = 35
 
 
 @pytest.fixture
@@ -78,27 +77,6 @@ def test_tutorials_name_only_files_and_functions_that_exist() -> None:
     assert {name: found for name, text in texts.items() if (found := architecture.missing(text))} == {}
 
 
-def prose(page: Path) -> str:
-    """A page without its blocks of code."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"<!--.*?-->", "", text)
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of prose; headings, cells of tables, items of lists and paragraphs end one."""
-    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |^#.*$|\|", text, flags=re.MULTILINE)
-    return [s for part in parts for s in re.split(r"(?<=[.!?])\s+", " ".join(part.split())) if s]
-
-
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_sentences_of_tutorials_are_short(page: Path) -> None:
-    assert not [s for s in sentences(prose(page)) if len(s.split()) > MOST_WORDS]
-
-
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_tutorials_take_minutes_to_read(page: Path) -> None:
     assert 600 <= len(prose(page).split()) <= 1200
-
-
-def test_a_long_sentence_is_found() -> None:
-    assert max(len(s.split()) for s in sentences("One two. " + "word " * 36 + "end.\n\n- Three.")) == 37
