@@ -62,7 +62,8 @@ class ModelRun(Run):
             raise InputError("a comparison with onnxruntime needs an ONNX model, not a problem")
         if self.compared is None:
             network = self.source.network(fuse=False)
-            self.compared = compare_model(self.source.proto, network, self.inputs, self.tensors)
+            wrong = {*self.wrong_outputs, *(name for result in self.results for name in result.wrong_tensors)}
+            self.compared = compare_model(self.source.proto, network, self.inputs, self.tensors, wrong)
         return self.compared
 
     @property

@@ -207,6 +207,11 @@ class ProgramRun(Result, ModelProgramPrediction):
         )
 
     @property
+    def wrong_tensors(self) -> list[str]:
+        """The tensors that it left in memory and that are not the reference's."""
+        return [self.program.operators[i].output.tensor for i, same in self.same.items() if not same]
+
+    @property
     def at(self) -> str | None:
         """The operator in which the first divergence is, if it is in one."""
         d = self.divergence

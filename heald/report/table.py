@@ -51,7 +51,8 @@ def print_report(report: Run, console: Console) -> None:
     if isinstance(report, ModelRun):
         console.print(_CAPTION, style="dim", highlight=False)
     console.print()
-    for line in _verdict(report):
+    advice = report.advice.sentences if report.advice is not None else ()
+    for line in (*_verdict(report), *advice):
         console.print(line, highlight=False)
 
 
@@ -125,7 +126,7 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
         return (name, kind, "", "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
-    same = {None: Text("not checked", "dim"), True: Text("= reference", "green")}
+    same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
     ii = ", ".join(
         f"{k.ii}" if k.ii == k.bound.mii else f"{k.ii} (≥ {k.bound.mii})" for k in operator.kernels
     )
@@ -141,6 +142,13 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
         ii,
         f"{100 * operator.cycles / report.cycles:.1f} %" if report.cycles else "",
     )
+
+
+def _overwritten(report: Run) -> str:
+    """How many operators left no result to compare, for others took its memory."""
+    ran = [o for o in report.operators if o.where == "machine"] if isinstance(report, ModelRun) else []
+    gone = sum(o.same is None for o in ran)
+    return f" ({gone} of {len(ran)} were overwritten by the end)" if gone else ""
 
 
 def _bar(share: float, length: int = _BAR) -> Text:
@@ -160,7 +168,8 @@ def _verdict(report: Run) -> list[str | Text]:
         return [line, *_hosts(report), *_beside(report)]
     lines: list[str | Text] = []
     if report.correct:
-        lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
+        every = f"every result equals {report.reference}'s, bit for bit"
+        lines.append(f"[green]✓[/] {every}{_overwritten(report)}")
     else:
         lines.append(Text(f"✗ {_wrong(report)}", "bold red"))
     if first is None:
