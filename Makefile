@@ -14,6 +14,8 @@ define working
 endef
 # $(call install,WHAT) installs this folder; WHAT is `.` or `.[dev]`. Modules are compiled when they are used.
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '$(1)'
+# $(call page,FILE,COMMAND) writes what COMMAND prints, whole or not at all.
+page = @mkdir -p build && $(2) > build/page && mv build/page $(1)
 # $(call logged,FILE,COMMAND) keeps what COMMAND says in FILE, and shows it where COMMAND fails.
 logged = $(2) >$(1) 2>&1 || { cat $(1) >&2; echo "make: '$(2)' failed, see above ($(1))" >&2; false; }
 
@@ -43,9 +45,9 @@ formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults
 
 docs: $(VENV)/docs ## generate pages and, where there is a Chromium, screenshots of the reports; build the site in build/site
-	$(BIN)/heald isa > docs/isa.md
-	$(BIN)/heald csr > docs/csr.md
-	$(BIN)/python -c 'from hw.package import fields_page; print(fields_page(), end="")' > docs/fields.md
+	$(call page,docs/isa.md,$(BIN)/heald isa)
+	$(call page,docs/csr.md,$(BIN)/heald csr)
+	$(call page,docs/fields.md,$(BIN)/python -c 'from hw.package import fields_page; print(end=fields_page())')
 	$(BIN)/python docs/screenshots.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "make: the site is build/site/index.html; its search needs a server: python3 -m http.server -d build/site" >&2

@@ -12,6 +12,8 @@ from hw.errors import InputError, whole_number
 
 #: How files of waves end; the first is the smaller one by far.
 ENDINGS = (".fst", ".vcd")
+#: How the files beside waves end: for GTKWave and for Surfer.
+BESIDE = (".gtkw", ".sucl")
 #: What `around` calls the first divergence between model and RTL.
 DIVERGENCE = "divergence"
 #: Cycles that are shown before and after an operator, and before and after the first divergence.
@@ -86,7 +88,7 @@ class Waves:
     def window(self) -> tuple[int, int]:
         """First and last cycle, once it is known what they are around."""
         assert self.around is None
-        return self.first or 0, OPEN if self.last is None else self.last
+        return self.first or 0, OPEN if self.last is None else min(self.last, OPEN)
 
     def between(self, first: int, last: int) -> Waves:
         """The same waves of these cycles."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from bench.peers.layers import Layer, layers
 from bench.peers.table import Row
 from bench.peers.tools import TOOLS, Tool
 from heald.progress import shown
+from hw import processes
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 
@@ -45,15 +45,15 @@ def say(text: str) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Bad input is one line and exit code 2; an interrupt is 130."""
+    """Bad input is one line and exit code 2; an interrupt is 130, SIGTERM 143."""
     try:
         yield
     except InputError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("stopped: what was answered is kept, the same command goes on")
-        sys.exit(130)
+        sys.exit(128 + (error.number if isinstance(error, processes.Ended) else processes.ENDING[0]))
 
 
 class Asked:
@@ -101,8 +101,8 @@ class Asked:
                     names = ", ".join(f"{tool.title} {layer.title}" for tool, layer in started.values())
                     say(f"{done} of {len(questions)}, {time.monotonic() - begin:,.0f} s: {names}")
         finally:
-            # Processes of tools that still run are ended by `stop`: their threads end with them.
-            asking.stop()
+            # Threads end with the processes that they wait for.
+            processes.end_all()
             pool.shutdown(cancel_futures=True)
 
     def _python(self, pool: ThreadPoolExecutor, tool: Tool) -> Path:
@@ -159,9 +159,15 @@ HELP = (__doc__ or "").replace("\n\n    python", "\n\n\b\n    python")
 @click.option("--tools", "named", default=",".join(TOOLS), show_default=True, help="Which tools, by commas.")
 @click.option("--layers", "pattern", default="", help="Only layers whose `NETWORK LAYER` matches REGEX.")
 @click.option("--machine", default="default", show_default=True, help="Preset or TOML file.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds for a tool and layer.")
+@click.option(
+    "--timeout",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds for a tool and layer.",
+)
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Questions at once.")
-@click.option("--rtl", default=0, help="Run the N quickest layers on the RTL, too.")
+@click.option("--rtl", default=0, type=click.IntRange(0), help="Run the N quickest layers on the RTL, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--markdown", is_flag=True, help="The table for a document.")
 @click.option("--export", "target", type=click.Choice(list(machines.EXPORTERS)), help="Write the machine.")
@@ -250,7 +256,5 @@ def show(rows: Sequence[Row], tools: Sequence[str], as_json: bool, markdown: boo
 
 
 if __name__ == "__main__":
-    # The processes of tools must end with this one, however it is asked to end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    processes.install()
     main()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-import subprocess
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -14,15 +11,13 @@ from pathlib import Path
 
 from bench.peers.layers import Layer
 from bench.peers.tools import Tool
-from hw import cache
+from hw import cache, processes
 from hw.config import MachineConfig
 
 #: Characters of a message that are shown.
 MESSAGE = 160
 #: How failures begin that may be the machine's fault, and are not kept.
 UNKEPT = "no answer"
-#: Processes of tools that run.
-_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -79,38 +74,16 @@ def ask(tool: Tool, python: Path, config: MachineConfig, layer: Layer, timeout: 
 
 def _run(command: list[str], folder: str, timeout: float) -> str | None:
     """Run to the end; else one line of why not. Nothing that was started is left."""
-    # A session of its own: the processes that a tool starts end with it.
     log = Path(folder) / "log"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MPLBACKEND": "Agg"}
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command, cwd=folder, stdout=out, stderr=out, env=environment, start_new_session=True
-        )
-        _running.add(process)
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
+    options = {"cwd": folder, "env": environment}
+    with log.open("w") as out, processes.started(command, stdout=out, stderr=out, **options) as process:
+        if not processes.ended(process, timeout):
             return f"{UNKEPT} in {timeout:g} s"
-        finally:
-            _end(process)
-            _running.discard(process)
+    code = process.returncode
     if code == 0:
         return None
     if code < 0:
         return f"{UNKEPT}: ended by signal {-code}"
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     return (lines or [f"exit code {code}"])[-1][:MESSAGE]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def stop() -> None:
-    """End what still runs; its threads return a failure that is not kept."""
-    for process in list(_running):
-        _end(process)

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from bench.peers.tools import Tool
-from hw import cache
+from hw import cache, processes
 from hw.errors import InputError
 
 #: Python versions that are looked for, best first.
@@ -47,9 +47,11 @@ def _make(tool: Tool, python: Path, root: Path) -> None:
         [str(root / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(tool.requirements)],
     )
     for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines = [line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line.upper()]
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+            code = processes.run(command, stdout=log, stderr=log)
+            log.seek(0)
+            lines = [line for line in log if "ERROR" in line.upper()]
+        if code:
             raise InputError(
                 f"{tool.title}: {tool.requirements.name} must install with {python}, but "
                 f"{(lines or ['it fails'])[-1].strip()} (no network? leave the tool out: --tools)"

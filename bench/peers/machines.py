@@ -195,8 +195,23 @@ def read(path: Path) -> tuple[MachineConfig, list[str]]:
         values = yaml.load(path.read_text("utf-8"), _Loader)  # a SafeLoader
     except (OSError, UnicodeError) as error:
         raise InputError(f"{path}: must be a file that can be read: {error}") from None
-    except (yaml.YAMLError, TypeError) as error:
+    except (yaml.YAMLError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: must be YAML: {' '.join(str(error).split())}") from None
+    try:
+        return _machine(values, path)
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Theirs are the types: each field may be missing, or another kind of value than it has to be.
+        found = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"{path}: must have the fields of ZigZag or AccelForge, each of its type, but: {found} "
+            "(--export writes one that does)"
+        ) from None
+
+
+def _machine(values: Any, path: Path) -> tuple[MachineConfig, list[str]]:
+    """A machine from the contents of a file; fields of it may be missing or anything."""
     notes: list[str] = []
     if isinstance(values, dict) and isinstance(values.get("operational_array"), dict):
         found = _Zigzag(values, str(path), notes).fields()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from cosim import wave_files
 from cosim.session.operators import OperatorResult, Prediction
-from cosim.waves import AFTER_DIVERGENCE, AROUND_OPERATOR, BEFORE_DIVERGENCE, DIVERGENCE, Waves
+from cosim.waves import AFTER_DIVERGENCE, AROUND_OPERATOR, BEFORE_DIVERGENCE, BESIDE, DIVERGENCE, Waves
 from hw.errors import InputError
 
 #: What became of a run, a dataclass with `results`, `first_divergence`, `sim` and `waves` (`heald.run.Run`).
@@ -62,7 +62,7 @@ def recorded(
 def _beside(waves: Waves, run: Any, atomic: Atomic, progress: Callable[[str], None]) -> None:
     """The files for viewers."""
     path = waves.file.absolute()
-    texts = {".gtkw": wave_files.gtkwave_save, ".sucl": wave_files.surfer_commands}
+    texts = dict(zip(BESIDE, (wave_files.gtkwave_save, wave_files.surfer_commands), strict=True))
     for ending, text in texts.items():
         if not wave_files.is_users(beside := path.with_suffix(ending)):
             with atomic(beside) as part:

@@ -25,7 +25,13 @@ try:
         *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
     )
     _modules = [importlib.import_module(f"heald.cli.{name}") for name in COMMANDS]
-except KeyboardInterrupt:  # the libraries behind the commands take seconds to import
+except BaseException as error:  # the libraries behind the commands take seconds to import
+    # Python gives an interrupt in some definitions another name: the one of what it broke.
+    causes: list[BaseException | None] = [error]
+    while (cause := causes[-1]) is not None:
+        causes.append(cause.__cause__ or cause.__context__)
+    if not any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+        raise
     print("heald: interrupted", file=sys.stderr)
     raise SystemExit(130) from None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cosim.waves import BESIDE
 from heald.files import atomic, check_writable, is_special
 from hw.errors import InputError
 
@@ -36,8 +37,10 @@ class Files:
     def check(self) -> None:
         """Raise `InputError` where something cannot be written, before work is done for it."""
         taken: dict[Path, str] = {}
-        for name in ("outputs", "waves", "trace", "report", "inputs"):
-            path = getattr(self, name)
+        given = [(name, getattr(self, name)) for name in ("outputs", "waves", "trace", "report", "inputs")]
+        if self.waves is not None and not is_special(self.waves):
+            given += [("waves", self.waves.with_suffix(ending)) for ending in BESIDE]
+        for name, path in given:
             if path is None:
                 continue
             if name != "inputs":

@@ -304,13 +304,15 @@ def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> f
 
 def importance(kept: Kept, points: list[Point]) -> dict[str, dict[str, float]]:
     """The influence of each parameter on each objective by fANOVA; empty where too little is known."""
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
     done = [p for p in points if p.state in (State.COMPLETE, State.INFEASIBLE)]
+    if len(done) < ENOUGH:
+        return {}
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # takes seconds
+
     found: dict[str, dict[str, float]] = {}
     for i, name in enumerate(kept.space.objectives):
         values = [p.metrics[name] for p in done]
-        if len(values) < ENOUGH or min(values) == max(values):
+        if min(values) == max(values):
             continue
         target = functools.partial(_value, i, min(values), max(values) - min(values))
         evaluator = FanovaImportanceEvaluator(seed=0)

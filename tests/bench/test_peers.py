@@ -145,6 +145,14 @@ def test_machines_of_others_are_read_with_notes(tmp_path: Path) -> None:
         ("arch: {nodes: []}", "must have a node with two spatial dimensions"),
         ("operational_array: 3", "must describe a machine for ZigZag"),
         ("arch: {nodes: [1]}", "must describe a machine for ZigZag"),
+        ("[" * 3000, "must be YAML"),
+        (FOREIGN.replace("sizes: [12, 32]", "sizes: [12, x]"), "each of its type, but: "),
+        (
+            FOREIGN.replace("dimensions: [D1, D2], sizes", "dimensions: [D1], sizes"),
+            "each of its type, but: ",
+        ),
+        (FOREIGN.replace("latency: 7", "latency: soon"), "each of its type, but: ValueError"),
+        (FOREIGN.replace("bandwidth_max: 384", "bandwidth: 384"), "but: KeyError: 'bandwidth_max'"),
     ],
 )
 def test_files_that_are_no_machine_are_refused(text: str, message: str, tmp_path: Path) -> None:

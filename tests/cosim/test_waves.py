@@ -155,6 +155,10 @@ def test_a_window_and_scopes_record_no_more_than_they_say(
     assert part.at("rtl.warp[0].issue", 12) == 1
 
 
+def test_a_window_may_end_beyond_all_cycles() -> None:
+    assert Waves(Path("a.fst"), last=10**26).window == (0, OPEN)
+
+
 def test_jobs_without_prediction_are_in_no_window(
     small: MachineConfig, traced: Any, events: list[Event], tmp_path: Path
 ) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -298,6 +301,26 @@ def test_interrupt_is_code_130(heald: Any, quick: Any) -> None:
     assert heald(*SHAPE).code == 130
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_an_interrupt_while_libraries_are_imported_is_code_130(named: bool) -> None:
+    """Python 3.11 raises `RuntimeError` where an attribute is named while a class is made."""
+    program = """
+    import heald, sys
+    class Interrupt:
+        def __set_name__(self, owner, name): raise KeyboardInterrupt
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name == "click":
+                NAMED and type("Class", (), {"field": Interrupt()})
+                raise KeyboardInterrupt
+    sys.meta_path.insert(0, Finder())
+    import heald.cli
+    """
+    code = textwrap.dedent(program).replace("NAMED", str(named))
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "heald: interrupted\n")
+
+
 def test_files_appear_whole_or_not_at_all(heald: Any, quick: Any, tmp_path: Path) -> None:
     def broken(outcome: Outcome) -> Outcome:
         raise RuntimeError
@@ -305,3 +328,20 @@ def test_files_appear_whole_or_not_at_all(heald: Any, quick: Any, tmp_path: Path
     quick(broken)
     assert heald(*SHAPE, "--waves", tmp_path / "x.vcd", "--outputs", tmp_path / "x.npz").code == 70
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_beside_waves_are_checked_before_the_run(heald: Any, tmp_path: Path) -> None:
+    """No simulator is replaced: the run would take minutes."""
+    for ending in (".gtkw", ".sucl"):
+        (beside := tmp_path / f"x{ending}").mkdir()
+        ended = heald(*SHAPE, "--waves", tmp_path / "x.fst")
+        assert (ended.code, ended.err) == (
+            2,
+            f"heald: {beside}: must be a file, not a directory: name one in it\n",
+        )
+        beside.rmdir()
+        ended = heald(*SHAPE, "--waves", tmp_path / "x.fst", "--trace", beside)
+        assert (ended.code, ended.err) == (
+            2,
+            f"heald: --trace and --waves must be different files, not both {beside}\n",
+        )
