@@ -72,7 +72,8 @@ def test_kernels(name: str, unroll: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("stalls", [0, 3])
 @pytest.mark.parametrize("preset", ["test", "tiny"])
 def test_networks(preset: str, stalls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = load(preset)
+    # Onto the fabric of `tiny` loops take long to map.
+    config = load(preset, {"cgra": "compact4x4"})
     network = import_model(perceptron(64, 64, 100))
     tensors = reference.run(
         network, reference.random_inputs(network, np.random.default_rng(1)), everything=True
