@@ -17,7 +17,8 @@ def macs(operator: Operator | Repeated) -> int:
         case Repeated():
             return operator.count * sum(map(macs, operator.body))
         case MatrixProduct():
-            return operator.output.elements * operator.a.shape[-1]
+            # A copy is none, though the array makes it.
+            return operator.output.elements * operator.a.shape[-1] * (operator.op != "Copy")
         case ImageConvolution():
             return operator.output.elements * math.prod(operator.w.shape[1:])
     return 0

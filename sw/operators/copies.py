@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
 from hw.config import MachineConfig
+from sw.frontend.quantised import BYTES
 from sw.graph.expression import Argument
-from sw.graph.network import Elementwise, Network, Operator, Tensor, View, whole
+from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, transposed
+
+#: Elements of a matrix, and of its rows and columns, from which the array transposes it; most steps of it.
+_LEAST, _FEWEST, _MOST = 1024, 8, 64
 
 
 class Copies:
@@ -56,7 +61,47 @@ class Copies:
         return tensor
 
     def _moved(self, o: Operator, target: View, source: View) -> None:
-        self.operators.append(Elementwise(f"{o.name}, copy", "Copy", o.nodes, target, Argument(0), (source,)))
+        known = (f"{o.name}, copy", "Copy", o.nodes)
+        views = _transposition(target, source)
+        if self.config.cgra is None or views is None or self.tensors[source.tensor].element not in BYTES:
+            self.operators.append(Elementwise(*known, target, Argument(0), (source,)))
+            return
+        output, a = views
+        size = a.shape[-1]
+        ones = Tensor(f"identity {size}", (size, size), "int8", np.eye(size, dtype=np.int8))
+        self.tensors[ones.name] = ones
+        b = broadcast(whole(ones), (*output.shape[:-2], size, size))
+        self.operators.append(MatrixProduct(*known, output, a, b, epilogue=Epilogue(Argument(0))))
+
+
+def _transposition(target: View, source: View) -> tuple[View, View] | None:
+    """A target and a source as C and A of a product with the identity; None where a copy does as well.
+
+    Copies load a column of the source element by element, the array a word at a time. Columns of the target
+    are cut into groups, so that there are few steps for each result.
+    """
+    axes = [i for i, n in enumerate(target.shape) if n > 1]
+    columns = [i for i in axes if target.strides[i] == 1]
+    rows = [i for i in axes if source.strides[i] == 1]
+    strides = [v.strides[i] for v in (target, source) for i in axes]
+    if math.prod(target.shape) < _LEAST or len(columns) != 1 or len(rows) != 1 or min(strides) < 1:
+        return None
+    (column,), (row,) = columns, rows
+    sizes = [n for n in range(1, _MOST + 1) if target.shape[column] % n == 0]
+    size = sizes[-1]
+    if row == column or size < _FEWEST or target.shape[row] < _FEWEST:
+        return None
+    others = [i for i in axes if i not in (row, column)]
+
+    def split(view: View) -> View:
+        order = (*others, column, row, column)
+        shape = [target.shape[i] for i in order]
+        steps = [view.strides[i] for i in order]
+        shape[-3:] = target.shape[column] // size, target.shape[row], size
+        steps[-3] *= size
+        return View(view.tensor, tuple(shape), tuple(steps), view.offset)
+
+    return split(target), split(source)
 
 
 def rows_contiguous(view: View) -> bool:
