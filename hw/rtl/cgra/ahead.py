@@ -100,16 +100,16 @@ class Ahead:
         """Whether operand A is the number of the lane."""
         return self.held("lane", self._is("lane"))
 
-    def across(self) -> tuple[Signal, ...]:
-        """Whether the unit of all lanes starts, takes the greatest, moves lanes, halves, takes odd ones."""
-        names = [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES]
-        return (
-            self.held("across", self._is(*names)),
-            self.held("greatest", self._is("max_lanes")),
-            self.held("moves", self._is("shift_lanes", "even_lanes", "odd_lanes")),
-            self.held("halves", self._is("even_lanes", "odd_lanes")),
-            self.held("odd", self._is("odd_lanes")),
-        )
+    def across(self) -> dict[str, Signal]:
+        """What the unit for all lanes together does, by its ports; `start` says whether it does anything."""
+        executed = {
+            "start": [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES],
+            "greatest": ["max_lanes"],
+            "moves": ["shift_lanes", "even_lanes", "odd_lanes"],
+            "halves": ["even_lanes", "odd_lanes"],
+            "odd": ["odd_lanes"],
+        }
+        return {port: self.held(f"across_{port}", self._is(*names)) for port, names in executed.items()}
 
     def alu(self) -> data.View[data.StructLayout]:
         """What the ALU does."""

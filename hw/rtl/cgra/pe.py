@@ -229,13 +229,11 @@ class ProcessingElement(Component):
             later.append(Cat(*parts))
         if Unit.LANES in units:
             m.submodules.across = across = Across(len(lanes), pipelined)
-            start, greatest, moved, halves, odd = ahead.across()
+            ports = ahead.across()
+            start = ports.pop("start")
             m.d.comb += [
                 across.start.eq(Cat(start & begin for begin in begins)),
-                across.greatest.eq(greatest),
-                across.moves.eq(moved),
-                across.halves.eq(halves),
-                across.odd.eq(odd),
+                *(getattr(across, port).eq(signal) for port, signal in ports.items()),
                 across.advance.eq(moves),
                 across.a.eq(operands["a"]),
                 across.b.eq(operands["b"]),
