@@ -197,7 +197,10 @@ ENTRIES = (
     _ocr("det", "ch_PP-OCRv4_det", 160, 160),
     _ocr("rec", "ch_PP-OCRv4_rec", 48, 160),
     _ocr("cls", "ch_ppocr_mobile_v2.0_cls", 48, 192),
-    Entry("yolov8n", "nudenet==3.4.2", "nudenet/320n.onnx", {"images": (1, 3, 160, 160)}, _plain),
+    *(
+        Entry(name, "nudenet==3.4.2", "nudenet/320n.onnx", {"images": (1, 3, size, size)}, _plain)
+        for name, size in (("yolov8n", 160), ("yolov8n-320", 320))
+    ),
     Entry(
         "silero",
         "silero-vad==6.2.3",

@@ -17,6 +17,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.images import joined, product_of
+from sw.compile.matrices import merged_view
 from sw.compile.memory import Lines
 from sw.compile.refused import OperatorsError
 from sw.graph.host import HostOperator
@@ -79,7 +80,7 @@ def stores_sums(o: Operator) -> bool:
 def _row(o: Operator, view: View) -> int | None:
     """Elements that follow each other in the matrices of a view; None where it is no such thing."""
     if isinstance(o, MatrixProduct) and view in (o.a, o.b, o.output):
-        matrix: View | None = view
+        matrix: View | None = merged_view(o, view)
     elif isinstance(o, ImageConvolution) and view == o.w:
         shape = (view.shape[0], math.prod(view.shape[1:]))
         matrix = View(view.tensor, shape, (view.strides[0], 1), view.offset)

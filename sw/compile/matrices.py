@@ -17,9 +17,7 @@ from sw.tiling.blocking import Extent
 
 def matrices(operator: MatrixProduct) -> dict[Key, View]:
     """The views of a product, without batch axes of one and with those that are rows of one tall product."""
-    rest = operator.epilogue.operands if operator.epilogue else ()
-    views: dict[Key, View] = {"a": operator.a, "b": operator.b, "c": operator.output}
-    views |= dict(enumerate(rest, 1))
+    views = _views(operator)
     batch = [n for n in operator.output.shape[:-2] if n > 1]
     found: dict[Key, View | None] = {k: reshaped(v, (*batch, *v.shape[-2:])) for k, v in views.items()}
     while all(found.values()):
@@ -28,6 +26,17 @@ def matrices(operator: MatrixProduct) -> dict[Key, View]:
             break
         found = {key: _taller(view, shared=key == "b") for key, view in views.items()}
     return views
+
+
+def merged_view(operator: MatrixProduct, view: View) -> View:
+    """A view of the product as `matrices` has it: its rows may be longer than those of the view."""
+    keys = [key for key, own in _views(operator).items() if own == view]
+    return matrices(operator)[keys[0]]
+
+
+def _views(operator: MatrixProduct) -> dict[Key, View]:
+    rest = operator.epilogue.operands if operator.epilogue else ()
+    return {"a": operator.a, "b": operator.b, "c": operator.output, **dict(enumerate(rest, 1))}
 
 
 def _taller(view: View, *, shared: bool) -> View | None:
@@ -49,13 +58,15 @@ def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig
         )
     turned_a, turned_b = (_transposed(operator.name, x.upper(), views[x]) for x in "ab")
     extent = Extent(rows, columns, views["a"].shape[-1], turned_a, turned_b, math.prod(batch))
-    # Batches that follow each other in elements and in bytes are one loop.
-    elements = tuple(v.strides[:-2] for v in views.values())
-    moved = tuple(tuple(homes[v.tensor].offset(s) for s in v.strides[:-2]) for v in views.values())
-    axes = coalesce(tuple(batch), (*elements, *moved))
+    # Batches that follow each other in elements, in bytes, and in rows or inside of one are one loop.
+    elements, steps = tuple(v.strides[:-2] for v in views.values()), list[tuple[int, ...]]()
+    for view, own in zip(views.values(), elements, strict=True):
+        home = homes[view.tensor]
+        steps += [tuple(home.offset(s) for s in own), tuple(s // home.row for s in own)]
+    axes = coalesce(tuple(batch), (*elements, *steps))
     outer = tuple(Loop(f"batch{i}", count) for i, (count, _) in enumerate(axes))
     moves = {
-        key: {loop.name: steps[i] for loop, (_, steps) in zip(outer, axes, strict=True)}
+        key: {loop.name: moved[i] for loop, (_, moved) in zip(outer, axes, strict=True)}
         for i, key in enumerate(views)
     }
     sources = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.compile.array_tiles import lowered
-from sw.compile.matrices import product_problem
+from sw.compile.matrices import merged_view, product_problem
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
@@ -292,7 +292,7 @@ def _(operator: MatrixProduct, copies: Copies) -> None:
 @takes_padding.register
 def _(operator: MatrixProduct, view: View, row: int) -> bool:
     # Rows of one element would be taken for neighbours.
-    return row > 1 and row_compatible(view, row)
+    return row > 1 and row_compatible(merged_view(operator, view), row)
 
 
 @lower.register

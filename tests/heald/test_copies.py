@@ -28,6 +28,16 @@ def softmax_of(shape: tuple[int, ...], perm: list[int], element: str = "int8") -
     )
 
 
+def test_results_of_softmax_go_back_in_columns_of_any_number() -> None:
+    """Groups of columns lie inside of a row, and follow each other like rows."""
+    b = Builder(5)
+    x = b.real(b.input((1, 16, 4, 130)), "int8", 0.05)
+    network = import_model(b.model(b.quantised(b.op("Softmax", x, axis=1), "int8", 1 / 128)))
+    _, _, back = legal(network, TEST).operators
+    assert isinstance(back, MatrixProduct)
+    assert executed(network).correct
+
+
 def executed(network: Network) -> ModelRun:
     inputs = reference.random_inputs(network, np.random.default_rng(1))
     return run_model(compile_model(network, TEST), inputs, MemorySettings.of(TEST), lambda: Quick(TEST))
