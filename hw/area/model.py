@@ -1,4 +1,4 @@
-"""Resources and clock of a machine from its configuration, by a model that was fitted to synthesis."""
+"""Area model: estimates resources and clock of a machine from its configuration, fitted to synthesis."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def features(config: MachineConfig, luts: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a machine takes of an FPGA.
+    """The estimated FPGA resources and clock of a machine.
 
-    `luts` are 4-input LUTs for ECP5 (carry and LUT RAM included, as nextpnr counts them), LUTs of any size
-    for Xilinx; `brams` are block RAMs of 18 Kbit. `fmax_mhz` is None where no clock was measured for the
-    family. `luts_by_part` says where the LUTs are.
+    `luts` are 4-input LUTs on ECP5 (including carry and LUT RAM, as nextpnr counts them) and LUTs of any size
+    on Xilinx. `brams` are block RAMs of 18 Kbit. `fmax_mhz` is the clock in MHz, or None for a family without
+    clock measurements. `luts_by_part` has the LUTs of each component.
     """
 
     luts: int

@@ -22,12 +22,12 @@ LASTING = (None, "memory")
 
 @dataclass(frozen=True)
 class DeadStore:
-    """Remove instructions all of whose results are never seen.
+    """Remove instructions whose results are never read.
 
-    Buffers of `lasting` spaces, by default memory and those of no stated space, are seen at the end of the
-    program, others are not. What writes nothing stays, and with it what it reads. A launch of the CGRA may
-    leave some of what it writes as it was, so that it counts as reading it; so does a store of rows between
-    which there are gaps, as its region is then all that they lie in.
+    Buffers of `lasting` spaces, by default memory and those of no stated space, count as read at the end of
+    the program; others do not. Instructions that write nothing stay, and so does what they read. A launch of
+    the CGRA may write only part of its region, so it counts as reading it too. So does a store of rows with
+    gaps between them, whose region includes the gaps.
     """
 
     lasting: tuple[str | None, ...] = LASTING
@@ -78,10 +78,11 @@ def _without(program: Program, labels: set[str]) -> Program:
 
 @dataclass(frozen=True)
 class RedundantLoad:
-    """Remove an instruction where an equal one surely happened before and its bytes have not changed since.
+    """Remove an instruction that repeats an earlier one when nothing that it accesses has changed since.
 
-    Equal means the same name, operands, reads and writes; neither what it read nor what it wrote was
-    written in between. It must read something, at a known address, and not write what it reads.
+    It repeats one with the same name, operands, reads and writes that was executed on every path, if neither
+    what that one read nor what it wrote was written in between. It must read something, at a known address,
+    and not write what it reads.
     """
 
     name: ClassVar[str] = "redundant-load"
