@@ -119,7 +119,7 @@ def from_files(files: Mapping[str, bytes]) -> Problem:
                 constants = dict(arrays)
         return Problem(shape, source, told["out"], constants)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{SHAPE}: is no problem of this version: {error}") from None
+        raise InputError(f"{SHAPE}: is not a problem of this version: {error}") from None
 
 
 def _convolution(values: Mapping[str, Any]) -> Convolution:

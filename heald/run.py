@@ -207,7 +207,7 @@ class Run:
 
     def compare_reference(self) -> Any:
         """Compare with onnxruntime; raises `InputError`, because only a model can be compared."""
-        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, and {self.title} is not one")
 
     def compare(self, other: Any) -> Comparison:
         """Compare this run with another run or a prediction; raises `InputError` for anything else."""

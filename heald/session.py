@@ -153,7 +153,7 @@ class Model(ABC):
 
     def check_reference(self) -> None:
         """Raise `InputError` if runs cannot be compared with onnxruntime."""
-        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, and {self.title} is not one")
 
     def __repr__(self) -> str:
         return f"<{self.title} for machine {self.machine.config.name}>"
@@ -226,7 +226,7 @@ class GraphModel(Model):
         for name in named.keys() & self.bound.keys():
             if not np.array_equal(named.pop(name), self.bound[name]):
                 raise InputError(
-                    f"input {name!r} became a constant with another value: compile with this one"
+                    f"input {name!r} was compiled as another constant: compile again with this one"
                 )
         return draw_inputs(self.compiled.network, seed, named)
 
@@ -268,7 +268,7 @@ class GraphModel(Model):
     ) -> Run:
         count = len(self.compiled.programs)
         if waves and count != 1:
-            raise InputError(f"waves must be given for one program, this model is {count}")
+            raise InputError(f"waves must be of one program, this model has {count}")
         return run_model(
             self.compiled, inputs, settings, build, title=self.title, source=self._onnx, **options
         )
@@ -373,7 +373,7 @@ def compile(
             options: dict[str, Any] = {"bandwidth": settings.bandwidth}
             if refine:
                 if not any(map(stores_sums, graph.operators)):
-                    raise InputError("refine goes with products whose sums are results, there is none")
+                    raise InputError("refine goes with GEMMs whose sums are results, there is none")
                 options["blockings"] = refined_blockings(graph, config, settings, refine)
             return compile_model(graph, config, after, say, **options)
 

@@ -45,7 +45,7 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
     """The message for an unknown name: what was probably meant, and all known names or `where` they are."""
     names = list(known)
     near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, names, 1))
-    return f"unknown {what} {name!r:.80}; {near}{where or 'known are ' + (', '.join(names) or 'none')}"
+    return f"unknown {what} {name!r:.80}; {near}{where or 'valid are ' + (', '.join(names) or 'none')}"
 
 
 def of_surroundings(error: BaseException) -> bool:

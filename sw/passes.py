@@ -66,7 +66,7 @@ def named(names: str | Sequence[str], **options: int) -> list[Stage]:
         names = [name.strip() for name in names.split(",")] if names.strip() else []
     for name in names:
         if name not in PASSES:
-            raise InputError(f"pass {name!r} is unknown; there are {', '.join(PASSES)}")
+            raise InputError(f"pass {name!r} is unknown; valid are {', '.join(PASSES)}")
     return configured([PASSES[name]() for name in names], options)
 
 

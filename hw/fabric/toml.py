@@ -219,7 +219,7 @@ def _kind(values: Mapping[str, Any], base: PEKind, place: str) -> PEKind:
         raise InputError(f"{place}: name must be text, not {name!r}")
     units = values.get("units", sorted(base.units))
     if not isinstance(units, list) or not all(unit in _UNITS for unit in units):
-        raise InputError(f"{place}: units must be a list out of {', '.join(_UNITS)}, not {units!r}")
+        raise InputError(f"{place}: units must be a list of {', '.join(_UNITS)}, not {units!r}")
     numbers = {
         key: _number(values, key, place, 0, 1 << 14) if key in values else getattr(base, key)
         for key in ("registers", "table_words", "lanes")
@@ -254,7 +254,7 @@ def _stretched(given: Sequence[str], size: int, place: str, what: str) -> list[s
     items = [item.strip() for item in given]
     count = items.count(_MORE)
     if count > 1 or items[:1] == [_MORE]:
-        raise InputError(f"{place}: {_MORE} must come once, behind what it repeats, not {' '.join(items)!r}")
+        raise InputError(f"{place}: {_MORE} must come once, after what it repeats, not {' '.join(items)!r}")
     if count:
         at = items.index(_MORE)
         fixed = len(items) - 2
@@ -308,7 +308,7 @@ def _links(values: Mapping[str, Any], size: tuple[int, int], place: str) -> set[
     """The regular links, with single ones added or removed."""
     given = values["links"]
     if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
-        raise InputError(f"{place}: links must be a list out of {', '.join(STYLES)}, not {given!r}")
+        raise InputError(f"{place}: links must be a list of {', '.join(STYLES)}, not {given!r}")
     found = {link for name in given for link in regular(name, *size)}
     for where, table in _tables(values, "link", place):
         toml_text.check_keys(table, _LINK_KEYS, where)

@@ -148,7 +148,7 @@ class _Planner:
         if isinstance(place, int):
             raise self.error(
                 f"the number of iterations {count}",
-                "known to a warp before the loop, not computed by the grid: a warp cannot read what it wrote",
+                "known to a warp before the loop, not computed by the CGRA: a warp cannot read memory",
             )
         return fold(Op.MAX, place, 0)
 

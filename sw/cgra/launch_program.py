@@ -100,7 +100,7 @@ def build(
     """
     fabric = machine(0, 0).cgra
     if fabric is None:
-        raise InputError(f"a kernel needs a machine with a grid, {machine(0, 0).name!r} has none")
+        raise InputError(f"a kernel needs a machine with a CGRA, {machine(0, 0).name!r} has none")
     copied = copied_arrays(plan, arrays)
     graphs = [launch.graph for launch in plan.launches] + ([COPY] if copied else [])
     mapped = map_graphs(graphs, fabric, seed=seed, timeout=timeout, report=report)

@@ -96,7 +96,7 @@ class _Parser:
             label = _LABEL.match(line)
             if label:
                 if label[1] in self.labels:
-                    self.fail(number, f"label {label[1]} stands twice")
+                    self.fail(number, f"label {label[1]} is defined twice")
                 self.labels[label[1]] = len(self.items)
                 self.items.append(label[1])
             else:
@@ -186,7 +186,7 @@ class _Parser:
                     self.fail(line.number, f"loops nest deeper than {DEEPEST}")
                 end = self.place(item - 1, line, length=True)
                 if not item <= end <= high:
-                    self.fail(line.number, "loop must end behind itself and inside of the loop around it")
+                    self.fail(line.number, "loop must end after its start and inside the enclosing loop")
                 nodes.append(Loop(line, self.block(item, end, depth + 1)))
                 item = end
             else:

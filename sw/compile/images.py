@@ -115,7 +115,7 @@ def convolution_problem(
     )
     direct = plain(o) and homes[o.x.tensor].dense
     if not direct and (needed := config.lacks("load_b_conv")):
-        raise InputError(f"{o.name}: {config.name!r} forms no patches of images; this needs {needed}")
+        raise InputError(f"{o.name}: {config.name!r} forms no image patches; this needs {needed}")
     image, row, channel = spread(o.x)
     weights = View(o.w.tensor, (rows, extent.k), (extent.k, 1), o.w.offset)
     views: dict[Key, View] = {"a": weights}
@@ -134,7 +134,7 @@ def convolution_problem(
     for key, view in results:
         flat = joined(view)
         if flat is None:
-            raise InputError(f"{o.name}: rows of images in {view.tensor!r} must follow each other")
+            raise InputError(f"{o.name}: rows of images in {view.tensor!r} must be contiguous")
         image, channel, pixel = flat.strides
         views[key] = View(view.tensor, (rows, pixels), (channel, pixel), view.offset)
         moves[key] = {"group": rows * channel, "image": image, "row": o.cols.outputs * pixel}

@@ -182,7 +182,7 @@ def _part(
     """
     if config.cgra is None and not stores_sums(operator):
         raise InputError(
-            f"{operator.name} ({operator.op}): machine {config.name!r} must have a grid (cgra), it has none"
+            f"{operator.name} ({operator.op}): machine {config.name!r} must have a CGRA, it has none"
         )
     reserved = room // 4
     try:

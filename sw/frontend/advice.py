@@ -16,16 +16,16 @@ from sw.frontend.values import Constant, Stored
 _STATICALLY = "quantize_static(..., quant_format=QuantFormat.QDQ)"
 #: What helps where real numbers are left, by the form of the model; "qdq" has `_types`.
 _FORMS = {
-    "float": f"the model is float32: quantise it first by {_STATICALLY}",
-    "weights": "--dynamic quantises it at run time, or quantise the float32 original by quantize_static",
-    "dynamic": f"quantise the float32 original by {_STATICALLY}",
-    "qoperator": f"quantise the float32 original by {_STATICALLY}",
+    "float": f"the model is float32: quantise it first with {_STATICALLY}",
+    "weights": "--dynamic quantises it at run time, or quantise the float32 original with quantize_static",
+    "dynamic": f"quantise the float32 original with {_STATICALLY}",
+    "qoperator": f"quantise the float32 original with {_STATICALLY}",
 }
 #: What would change a reason, by the operator and what it says; the first that fits.
 _REMEDIES = (
     (
         r"DynamicQuantizeLSTM",
-        "quantise the float32 original by quantize_static, which keeps LSTM, and use --fixed-point",
+        "quantise the float32 original with quantize_static, which keeps LSTM, and use --fixed-point",
     ),
     (
         r"domain 'com.microsoft'",
@@ -90,7 +90,7 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
         inputs = list(_inputs(importer, (found["name"],)))
         behind = f"input {inputs[0]!r}" if inputs else repr(found["name"])
         quantised = (
-            f"put QuantizeLinear, DequantizeLinear behind {behind} (op_types_to_quantize with {r.op!r})"
+            f"put QuantizeLinear, DequantizeLinear after {behind} (op_types_to_quantize with {r.op!r})"
         )
         return f"{quantised} or make it a constant"
     if "scales must be positive" in r.reason:
@@ -106,7 +106,7 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
     branch = _origin(importer, r.name, r.op)[1]
     if branch:
         return (
-            f"branches are not quantised: take {branch} out (quant_pre_process, or export without it), then "
+            f"branches are not quantised: remove {branch} (quant_pre_process, or export without it), then "
             f"quantise"
         )
     return _FORMS.get(importer.model.form, types)
@@ -127,7 +127,7 @@ def _given(importer: Importer, r: Refusal, names: Sequence[str]) -> str:
             f"it depends on input {decide[0]!r}, which each run may change: export the model without the If"
         )
     if "shape of its result" in r.reason:
-        return "take it and what is behind it out of the model (onnx.utils.extract_model)"
+        return "remove it and everything after it from the model (onnx.utils.extract_model)"
     return "quantise statically (onnxruntime's quantize_static)" if re.search("scale|zero", r.reason) else ""
 
 

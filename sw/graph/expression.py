@@ -72,7 +72,7 @@ class Apply:
         object.__setattr__(self, "_hash", hash((int.from_bytes(self.operation.encode()), self.operands)))
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
-            raise InputError(f"{self.operation!r} is no operation on numbers")
+            raise InputError(f"{self.operation!r} is not an operation on numbers")
         if len(self.operands) != operation.operands:
             raise InputError(
                 f"{self.operation} takes {operation.operands} operands, not {len(self.operands)}"

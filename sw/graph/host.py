@@ -164,9 +164,7 @@ def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: 
 
     proto = NodeProto.FromString(node)
     if proto.op_type in _RANDOM:
-        raise InputError(
-            f"{name}: its result is another one each time it runs; make it an input of the model"
-        )
+        raise InputError(f"{name}: its result changes from run to run; make it an input of the model")
     try:
         inputs = [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)

@@ -248,7 +248,7 @@ class Network:
         for operator in self.operators:
             for view in operator.inputs:
                 if view.tensor not in known:
-                    raise InputError(f"{operator.name}: {view.tensor!r} is read before anything wrote it")
+                    raise InputError(f"{operator.name}: {view.tensor!r} is read before it is written")
                 self._inside(operator, view)
             target = operator.output.tensor
             if target in given:

@@ -174,7 +174,7 @@ def _candidates(
 ) -> Iterator[tuple[float, tuple[ElementwiseKernel, ...]]]:
     """Loops, in all orders of their elements, each with a lower bound of its cycles per element."""
     if config.cgra is None:
-        raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
+        raise InputError(f"machine {config.name!r} must have a CGRA to run kernel {name}, it has none")
     large = _large(value)
     masks: Sequence[int] = MASKS if result.bytes == 1 else NEIGHBOURS
     wanted: list[tuple[Expression, int, int, tuple[tuple[int, ...], ...]]] = []

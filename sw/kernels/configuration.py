@@ -144,7 +144,7 @@ def configure(
     `InputError` for a machine without grid, and for a kernel that cannot be mapped onto it.
     """
     if config.cgra is None:
-        raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
+        raise InputError(f"machine {config.name!r} must have a CGRA to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
     found, cached = mapped(graph_of(kernel), config.cgra, seed, compared)
     try:

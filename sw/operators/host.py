@@ -90,7 +90,7 @@ def outputs(importer: Importer) -> None:
         if name in importer.lost:
             continue
         if name not in importer.values:
-            raise InputError(f"output {name!r}: no node makes it")
+            raise InputError(f"output {name!r}: no node computes it")
         _output(importer, name, importer.values[name])
 
 
@@ -192,7 +192,7 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
 def on_host(importer: Importer, node: OnnxNode, reason: str, edge: bool = False) -> list[Value | None]:
     """A node executed by the host for a reason, or at an edge: an operator for each output with a name."""
     if node.op == "Dropout" and node.optional(2):
-        raise node.error("in training its result is another one each time it runs, on the host too")
+        raise node.error("in training mode its result changes from run to run, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"
     operands = [hosted_value(importer, name, read) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)

@@ -116,7 +116,7 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
     for part in parts:
         if part.shape[:axis] + part.shape[axis + 1 :] != parts[0].shape[:axis] + parts[0].shape[axis + 1 :]:
             shapes = ", ".join(str(list(p.shape)) for p in (parts[0], part))
-            raise node.error(f"shapes must be alike but for axis {axis}, not {shapes}")
+            raise node.error(f"shapes must be equal except along axis {axis}, not {shapes}")
     # Those without elements give nothing, as a cache that is empty at first.
     parts = [p for p in parts if p.shape[axis]] or parts
     ends = np.cumsum([p.shape[axis] for p in parts]).tolist()
@@ -166,5 +166,5 @@ def _fill_value(importer: Importer, node: OnnxNode) -> float:
         if array is not None:
             return float(np.float32(array.item() - value.zero.item()) * np.float32(value.scale.item()))
     if not isinstance(value, Constant):
-        raise node.error("the number to pad with must be a constant")
+        raise node.error("the padding value must be a constant")
     return float(value.array.item())

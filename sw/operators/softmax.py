@@ -327,7 +327,7 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
     old = int(node.attributes.get("opset", importer.model.opset)) < 13
     axis = node.axis(int(node.attributes.get("axis", 1 if old else -1)), rank)
     if old and math.prod(value.shape[axis:]) != value.shape[-1]:
-        raise node.error(f"before opset 13, all axes from {axis} on are one row; only the last can be")
+        raise node.error(f"before opset 13, a row spans all axes from {axis} on; it must be the last")
     axis = rank - 1 if old else axis
     last = [a for a in range(rank) if a != axis] + [axis]
     view = transposed(value.view, last)

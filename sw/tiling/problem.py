@@ -174,7 +174,7 @@ def _check_names(
 ) -> None:
     for name in values:
         if name not in known:
-            raise InputError(f"{prefix}{shown_name(name)} is unknown; known are {', '.join(sorted(known))}")
+            raise InputError(f"{prefix}{shown_name(name)} is unknown; valid are {', '.join(sorted(known))}")
     missing = sorted(required - values.keys())
     if missing:
         raise InputError(f"{', '.join(prefix + name for name in missing)} must be given")

@@ -139,7 +139,7 @@ def _limited(importer: Importer, node: OnnxNode) -> Value:
             limits.append((op, name, Constant(np.asarray(node.attributes[name], np.float32))))
     found = importer.value(node, 0)
     if not limits and isinstance(found, Stored):
-        raise node.error("without limits it makes finite numbers of infinite ones")
+        raise node.error("without limits it turns infinities into finite numbers")
     for number, (op, name, limit) in enumerate(limits, 1):
         part = node if number == len(limits) else _first_part(node)
         found = combined(

@@ -51,7 +51,7 @@ def fixed(importer: Importer, node: OnnxNode, value: Value) -> FixedPoint:
     if isinstance(value, FixedPoint):
         return value
     if not isinstance(value, Constant | Dequantised | Real):
-        raise node.error("its operand is float32 of the host; QuantizeLinear is needed before it")
+        raise node.error("its operand is computed in float32 on the host; QuantizeLinear is needed before it")
     if isinstance(value, Constant):
         return _constant(importer, node, value)
     if isinstance(value, Dequantised):

@@ -192,7 +192,7 @@ def _normalised(
     mantissa, exponent = math.frexp(epsilon * 2.0 ** (2 * bits - 60))
     fall = 30 - exponent - (_SQUARES - 1)
     if fall < 0:
-        raise node.error(f"epsilon {epsilon:g} is too great for the range of its input, {x.high:g}")
+        raise node.error(f"epsilon {epsilon:g} is too large for the range of its input, {x.high:g}")
     size = importer.elementwise(node, apply("abs", Argument(0)), [x.view], x.shape, "int32", f"{name}.size")
     most = _greatest(importer, node, size.view, axes)
     up = apply("min", apply("sub", apply("clz", Argument(0)), 2), min(29, fall // 2))

@@ -219,7 +219,7 @@ def normalisation(
     rounding = min(_MOST_ROUNDING, 30 - math.frexp(reach)[1])
     if rounding < _LEAST_ROUNDING:
         raise InputError(
-            f"{name}: gamma and beta are too great for the output scale: results reach {reach:g} steps, "
+            f"{name}: gamma and beta are too large for the output scale: results reach {reach:g} steps, "
             f"at most {2.0 ** (30 - _LEAST_ROUNDING):g} are possible"
         )
     # The greatest factor of an element is n / most, that of a row that is not constant (not 0).
