@@ -1,4 +1,4 @@
-"""Where results are kept that are costly to make, and the names under which they are found again.
+"""The cache of results that are expensive to make, and the keys under which they are found.
 
 What is kept has checksums: a result that was damaged is made again. A cache that may not be written costs
 time and nothing else. Several users may share one; its permissions say what they may do (docs/cli.md).

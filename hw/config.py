@@ -1,4 +1,4 @@
-"""The configuration of a machine: one frozen object, named presets, a short TOML form.
+"""The configuration of a machine: a frozen dataclass, named presets, and a short TOML form.
 
 `MachineConfig` holds what a person chooses; `Derived` holds everything that follows from it and
 refuses combinations that cannot be built. RTL, compiler and cycle model read sizes only from here.

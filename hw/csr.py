@@ -1,4 +1,4 @@
-"""Control and status registers as data: RTL, C header and reference page come from this table."""
+"""Control and status registers as data, from which RTL, C header and reference page are generated."""
 
 from __future__ import annotations
 

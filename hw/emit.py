@@ -1,4 +1,4 @@
-"""Verilog of a machine."""
+"""Generates the Verilog of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that this one starts, and the signals that end both."""
+"""Starts other programs, and handles the signals that end them together with this one."""
 
 from __future__ import annotations
 

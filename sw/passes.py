@@ -1,4 +1,4 @@
-"""The pass manager: stages in a list, passes over tile programs by name.
+"""The pass manager: lists of stages, and passes over tile programs by name.
 
 A stage is a frozen dataclass whose fields are its options, and a pure function from its input to its output;
 the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run` is

@@ -1,4 +1,4 @@
-"""What a machine takes of an FPGA: estimated, or measured by synthesis."""
+"""The FPGA resources of a machine: estimated, or measured by synthesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of a grid as 32-bit words, and back (docs/cgra.md, "Bitstream")."""
+"""Encodes configurations of a CGRA as 32-bit words, and decodes them (docs/cgra.md, "Bitstream")."""
 
 from __future__ import annotations
 

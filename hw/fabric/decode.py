@@ -1,4 +1,4 @@
-"""The data-flow graph that a configuration means, from its mux selects alone.
+"""Recovers the data-flow graph of a configuration from its mux selects alone.
 
 Every operand of every operation is followed backwards from register to register until the operation that
 made the value. Nothing else than the configuration is known here.

@@ -1,4 +1,4 @@
-"""Pictures of a fabric as SVG: a box per PE, an arrow per link; what a PE does may stand in its box."""
+"""Draws a fabric as SVG: a box per PE, an arrow per link, and optionally what each PE does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grid of the CGRA as one object: processing elements, kinds of them, links (docs/cgra.md)."""
+"""The fabric of a CGRA as one object: processing elements, their kinds, links (docs/cgra.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What configures a processing element: the sources of its muxes and the fields of its entries.
+"""The configuration layout of a processing element: the sources of its muxes and the fields of its entries.
 
 RTL, bitstream, decoder and mapper read these tables; docs/cgra.md, "Sources of the muxes" and
 "Configuration of a PE", states them.

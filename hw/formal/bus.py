@@ -1,4 +1,4 @@
-"""Proofs about the AXI4 masters: handshakes, bursts inside of 4 KiB, WLAST, an answer for each request."""
+"""Proofs of the AXI4 masters: handshakes, bursts within 4 KiB, WLAST, one answer per request."""
 
 from __future__ import annotations
 

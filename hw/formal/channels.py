@@ -1,4 +1,4 @@
-"""Proof about the sync channels: they lose and invent nothing, and tell what is not allowed."""
+"""Proof of the sync channels: they lose and invent no tokens, and report overflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine must obey: assumptions about its surroundings, and statements that all share."""
+"""What all engines share: assumptions about their surroundings, and statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs about the host side: one answer to each request, no run of an unchecked program, the watchdog."""
+"""Proofs of the host side: one answer per request, no run of an unchecked program, the watchdog."""
 
 from __future__ import annotations
 

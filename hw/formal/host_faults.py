@@ -1,4 +1,4 @@
-"""Faults to plant into the host side, by the proof that must find them."""
+"""Faults to plant in the host side, by the proof that must find them."""
 
 from __future__ import annotations
 

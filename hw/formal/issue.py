@@ -1,4 +1,4 @@
-"""Proof about the issue of operations: each goes to its engine once, in order, with its parameters."""
+"""Proof of instruction issue: each operation goes to its engine once, in order, with its parameters."""
 
 from __future__ import annotations
 

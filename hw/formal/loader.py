@@ -1,4 +1,4 @@
-"""Proofs about the loaders: they ask only for words of their windows, and complete when all is answered."""
+"""Proofs of the loaders: they request only words of their windows, and complete when all are answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof about the sequencer: turns go round, and in its turn a warp does what stands at its pc."""
+"""Proof of the sequencer: turns go round, and in its turn a warp executes the instruction at its pc."""
 
 from __future__ import annotations
 

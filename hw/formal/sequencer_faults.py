@@ -1,4 +1,4 @@
-"""Faults to plant into the sequencer."""
+"""Faults to plant in the sequencer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof about the signals of the warps that wait: in order, once, never early, never late."""
+"""Proof of the pending signals: they fire in order, once, never early and never late."""
 
 from __future__ import annotations
 

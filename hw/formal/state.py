@@ -1,4 +1,4 @@
-"""Proofs about what the sequencer keeps for each warp: nothing of it changes but in the warp's turns."""
+"""Proofs of the per-warp state of the sequencer: it changes only in the warp's own turns."""
 
 from __future__ import annotations
 

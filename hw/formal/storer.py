@@ -1,4 +1,4 @@
-"""Proofs about the storer: it never leaves its windows, and completes when all is answered."""
+"""Proofs of the storer: it never leaves its windows, and completes when all writes are answered."""
 
 from __future__ import annotations
 

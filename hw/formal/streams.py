@@ -1,4 +1,4 @@
-"""Proof about the buffer of streams that stands at borders: it loses, invents, changes and swaps nothing."""
+"""Proof of the stream buffer at interfaces: it loses, invents, changes and reorders nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small pieces of combinational logic that several parts share."""
+"""Small pieces of combinational logic that several components share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt to map a graph with one II: place, route, repair; and what stands in the way where it fails."""
+"""One attempt to map a graph with a given II: place, route, repair, and report what stands in the way."""
 
 from __future__ import annotations
 

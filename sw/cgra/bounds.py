@@ -1,4 +1,4 @@
-"""Lower bounds of the initiation interval of a graph on a fabric."""
+"""Lower bounds of the initiation interval (MII) of a graph on a fabric."""
 
 from __future__ import annotations
 

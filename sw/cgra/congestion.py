@@ -1,4 +1,4 @@
-"""Anneals places by what their values take on the way: every value has a set way of least hops.
+"""Placement by simulated annealing with estimated congestion: every value takes a fixed shortest route.
 
 A way starts as early as it can, so its uses of links are known without a search. Where no link has
 two values, the router finds these ways too; where some have, it has little left to negotiate.

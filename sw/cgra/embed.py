@@ -1,4 +1,4 @@
-"""A part of a fabric as a fabric of its own, and mappings on it as mappings on the whole."""
+"""Maps to a part of a fabric, and embeds the mapping in the whole fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a fabric that executes a mapping."""
+"""Encodes a mapping as the configuration of a fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides by a constraint program whether a small graph can be mapped with an II: a mapping, or a proof.
+"""Decides with a constraint solver whether a small graph can be mapped at a given II.
 
 The program is the whole of places, steps, registers and ports, so `INFEASIBLE` means that no mapping exists.
 """

@@ -1,4 +1,4 @@
-"""Places operations through groups of PEs: first in groups, then inside and beside them.
+"""Hierarchical placement: assigns operations to groups of PEs first, then to PEs.
 
 Every two PEs of a group are at most a threshold apart, and every PE is in one group. There are several
 partitions of each threshold, each a candidate. Distances of groups are those of their middles in rows and

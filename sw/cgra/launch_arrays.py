@@ -1,4 +1,4 @@
-"""Arrays of a kernel in buffers: their sizes, and which of them must hold what they held before."""
+"""Allocation of a kernel's arrays in buffers: sizes, and which arrays must keep their old contents."""
 
 from __future__ import annotations
 

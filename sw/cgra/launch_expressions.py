@@ -1,4 +1,4 @@
-"""Straight code that only computes scalars, as expressions that a warp evaluates."""
+"""Straight-line code that only computes scalars, as expressions that a warp evaluates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Straight code behind a loop becomes part of it, so that a loop of the host needs one configuration only.
+"""Merges straight-line code after a loop into the loop, so that an outer loop needs one configuration.
 
 A row of a matrix-vector product is a loop that sums, and a store of the sum. If every iteration stores the
 sum so far, the last one stores what is wanted, and the CGRA keeps its configuration from row to row.

@@ -1,4 +1,4 @@
-"""From a kernel to launches of the grid, in loops: where scalars are, what a launch is given, what it leaves.
+"""Plans a kernel as launches of the CGRA in loops: location of scalars, inputs and results of each launch.
 
 A scalar is an expression that a warp evaluates, or a word of an array in the output buffer that a launch
 wrote.

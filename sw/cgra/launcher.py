@@ -1,4 +1,4 @@
-"""What all launches of the CGRA share: the scalars they are given, and whether they keep a configuration."""
+"""The common part of all CGRA launches: scalar arguments, and reuse of the current configuration."""
 
 from __future__ import annotations
 

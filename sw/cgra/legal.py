@@ -1,4 +1,4 @@
-"""Makes graphs such that every operation fits one entry of a PE (docs/cgra.md, "Configuration of a PE").
+"""Legalises graphs so that every operation fits one entry of a PE (docs/cgra.md, "Configuration of a PE").
 
 An entry has one initial value for some of its operands and one number of first iterations. Operands that
 need others come through extra `mov` operations.

@@ -1,4 +1,4 @@
-"""A mapped graph: where and when every operation executes, and the registers that every value passes."""
+"""A mapped graph: PE and step of every operation, and the registers that hold every value."""
 
 from __future__ import annotations
 

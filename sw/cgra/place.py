@@ -1,4 +1,4 @@
-"""Places of operations in time and space: what they cost, changes to them, and first ones.
+"""Placement of operations in time and space: cost, moves, and initial placements.
 
 Every PE has at most one operation per context at all times; dependences that are too short cost most, then
 hops, then the steps for which values wait.

@@ -1,4 +1,4 @@
-"""A graph to be mapped with one initiation interval, as flat arrays for the searches."""
+"""The mapping problem of a graph at one initiation interval, as flat arrays for the searches."""
 
 from __future__ import annotations
 

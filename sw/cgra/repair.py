@@ -1,4 +1,4 @@
-"""Repairs a placement with routes: moves operations near an overuse and routes their nets again.
+"""Repairs a routed placement: moves operations near an overused resource and reroutes their nets.
 
 An annealing over places where every proposal is routed, so it sees what is really taken (as in B. Mei et
 al., "DRESC", 2002), but started from an annealed placement and led to the resources that are short.

@@ -1,4 +1,4 @@
-"""Maps a graph onto a fabric: the ladder of attempts (see `map_graph`)."""
+"""Maps a graph to a fabric by a sequence of attempts (see `map_graph`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a bitstream implements a graph: the graph is rebuilt from the words alone and compared.
+"""Verifies that a bitstream implements a graph: decodes the graph from the words alone and compares it.
 
 Nothing of the mapper or the encoder is used here. The caller says where it put each node; this is a hint that
 need not be trusted: a wrong place shows as a difference.

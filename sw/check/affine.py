@@ -1,4 +1,4 @@
-"""Numbers that follow the parameters: computed for one choice of values, true for a whole box around it.
+"""Integers that track the parameters: computed for one choice of values, valid for a box around it.
 
 They take part in Python's operators, so what computes on integers computes on them: expressions of the
 program and the compiled texts of warps. A run for certain values decides comparisons, numbers of iterations,

@@ -1,4 +1,4 @@
-"""Check warps for one choice of parameter values: figures, or a counterexample (docs/check.md)."""
+"""Checks warps for one choice of parameter values: statistics, or a counterexample (docs/check.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dependences between instances of different warps, element by element.
+"""Element-wise dependences between instances of different warps.
 
 Per element the instances that read and write it are taken in their order. A reader depends on the last
 writer, a writer on the readers since the last one, and where there are none on that writer. The order that

@@ -1,4 +1,4 @@
-"""Every schedule of a few short warps: whether any breaks a dependence, stops, or overflows a channel.
+"""Explores every schedule of a few short warps: broken dependences, deadlocks, channel overflows.
 
 Nothing is concluded from an order of events here; the schedules are gone through one step at a time. So this
 is what the checker's conclusions are compared with, and what decides where they do not apply: channels that

@@ -1,4 +1,4 @@
-"""What happens before what, for warps whose channels have one signalling and one waiting warp each.
+"""The happens-before order of warps whose channels each have one signalling and one waiting warp.
 
 Events of a warp happen in order. The n-th wait on a channel takes the token of the n-th signal, whatever the
 speeds, since one warp signals it and one awaits it. That is all there is of order (docs/check.md, "The

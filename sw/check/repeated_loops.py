@@ -1,4 +1,4 @@
-"""Loops that run as often as a parameter says, followed for all values of the parameter at once.
+"""Follows loops whose trip count is a parameter for all values of the parameter at once.
 
 Program and warps are executed on linear forms, as for classes of values, but every decision must hold in all
 of the box. One round of a repeated loop stands for all: its iteration number is a multiple of the period and

@@ -1,4 +1,4 @@
-"""Put counterexamples into words: what the warps do in turn, and what goes wrong in the end."""
+"""Describes counterexamples: what the warps do in turn, and what finally goes wrong."""
 
 from __future__ import annotations
 

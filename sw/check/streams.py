@@ -1,4 +1,4 @@
-"""What a warp does: its operations, waits and signals in order, from its assembly text.
+"""The event stream of a warp: its operations, waits and signals in order, from its assembly text.
 
 Nothing that a warp computes depends on data, so for given parameters it is one sequence of events. Scalar
 instructions are executed exactly; the structured code becomes one Python function, which takes some 0.1 µs

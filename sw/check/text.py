@@ -1,4 +1,4 @@
-"""The assembly text of a warp as structured code: blocks of instructions with loops and jumps in them.
+"""Parses the assembly text of a warp into structured code: instruction blocks, loops, jumps.
 
 Besides what `hw.assembly` reads, a text may hold two instructions that no machine has: `op LABEL` executes an
 instruction of the tile program, `arg rd, NAME` puts a parameter of it into a register.

@@ -1,4 +1,4 @@
-"""Registers for code: which values live where, and the machine's register of each.
+"""Register allocation: which values are live where, and the machine register of each.
 
 No value is ever spilled: there is no memory that scalars could go to. Liveness is exact, along the edges of
 loops and jumps; registers are then given out in the order of the first definition, each value the lowest one

@@ -1,4 +1,4 @@
-"""What an expression costs on the sequencer: what canonical form is written to keep small.
+"""The cost of an expression on the sequencer, which canonical form is written to keep low.
 
 The table is that of docs/isa.md, with every part of an expression evaluated: 36 turns per quotient or
 remainder, 1 for everything else; those by powers of two are shifts and masks. A negation is free, since

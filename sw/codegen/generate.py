@@ -1,4 +1,4 @@
-"""From a tile program of one warp to the words of instruction memory."""
+"""Generates instruction memory words from the tile program of one warp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often loops run and branches are taken, as far as that is known, and what follows for their form."""
+"""Known trip counts of loops and outcomes of branches, and the loop forms that they allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of one warp become operations on any number of registers (docs/codegen.md, "Code").
+"""Lowers the statements of one warp to operations on virtual registers (docs/codegen.md, "Code").
 
 Operands and parameters of an operation are computed before the waits that stand right before it: what is
 between a wait and its operation delays the operation.

@@ -1,4 +1,4 @@
-"""What of a program a warp evaluates: operands, parameters, predicates; regions only describe."""
+"""The parts of a program that a warp evaluates: operands, parameters, predicates; regions only describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where parameter registers are written: as far outside as all operations want the same value.
+"""Places writes to parameter registers as far out of loops as all operations agree on the value.
 
 A parameter register keeps its value, and there is one of each per warp. Writing is worth moving out of a loop
 in which no operation wants another value and nothing changes the value's variables.

@@ -1,4 +1,4 @@
-"""Selection of instructions for scalar expressions: immediate forms, shifts, predicates, moves."""
+"""Instruction selection for scalar expressions: immediate forms, shifts, predicates, moves."""
 
 from __future__ import annotations
 

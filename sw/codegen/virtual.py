@@ -1,4 +1,4 @@
-"""Code with any number of registers: what statements become before registers are given out.
+"""Code on virtual registers: the result of lowering, before register allocation.
 
 Operations are the machine's instructions, in a line as in instruction memory. Registers are numbers; 0 is the
 machine's r0.

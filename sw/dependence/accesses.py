@@ -1,4 +1,4 @@
-"""A program as a tree of loops and accesses, with symbolic regions: what the analysis of edges works on.
+"""A program as a tree of loops and accesses with symbolic regions, on which edges are analysed.
 
 The text is walked once, with a symbol for the number of the iteration of every loop. Branches become
 conditions of the accesses in them, and scalars are replaced by their values.

@@ -1,4 +1,4 @@
-"""Cases of a walk: what is known of one element, of iterations and of numbers, and what follows from it."""
+"""Case distinctions during a walk: facts about an element, iterations and integers, and what follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truth values during the analysis, and what follows from them: facts about symbolic integers."""
+"""Conditions during the analysis, and the facts about symbolic integers that they imply."""
 
 from __future__ import annotations
 

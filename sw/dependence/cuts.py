@@ -1,4 +1,4 @@
-"""Cuts of cases: by remainders, by which of two numbers is the smaller one, and by quotients."""
+"""Splits of cases: by remainder, by the smaller of two integers, and by quotient."""
 
 from __future__ import annotations
 

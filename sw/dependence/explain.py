@@ -1,4 +1,4 @@
-"""Why an instruction depends on others: the parts of its reads, and the kill sets before it.
+"""Explains why an instruction depends on others: the parts of its reads, and the kill sets before it.
 
 A *descriptor* is a region that something writes, its *definitions* are the instructions that do, and a
 definition's kill set is the part of the region where the writes after it hide it. A read of the region tells

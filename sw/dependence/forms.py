@@ -1,4 +1,4 @@
-"""Symbolic integers: sums of symbols with factors and a constant, and what their difference can be.
+"""Symbolic integers: linear sums of symbols, and the possible values of their differences.
 
 A number that is known is a plain `int`. Arithmetic is modulo 2^32 as in the program, so a sum is a form even
 where it may wrap. What a form says of the number itself follows from `bounds`; what the difference of two

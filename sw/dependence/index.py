@@ -1,4 +1,4 @@
-"""Finds what accesses an element without a look at all that does not: children of a loop by their regions.
+"""An index of a loop's accesses by region, which finds those that may touch an element.
 
 Regions are compared along one dimension, relative to a sum of symbols that those of one group share: in
 `a[64*i + 8 : 64*i + 16]` that is 64*i, and [8, 16) is left. So it does not matter how a body moves.

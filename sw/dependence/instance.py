@@ -1,4 +1,4 @@
-"""Numbers and conditions of the text at other iterations than those that their symbols stand for."""
+"""Integers and conditions of the text at iterations other than those that their symbols denote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of the analysis: removal of stores that nothing reads, and of instructions that repeat."""
+"""Passes that use the analysis: removal of dead stores and of redundant instructions."""
 
 from __future__ import annotations
 

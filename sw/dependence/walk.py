@@ -1,4 +1,4 @@
-"""What comes before an access: a walk backwards through the program, its element as a symbol.
+"""Finds what precedes an access: a backward walk through the program with a symbolic element.
 
 A *case* is what is known of the element, of the iterations of the access and of the place where the walk is.
 At an earlier access the case is cut in two where it is open whether the element lies in its region: where it

@@ -1,4 +1,4 @@
-"""What a user can do about what is refused: by its reason, the model's form, and what it depends on."""
+"""Advice on refused nodes, by reason, form of the model, and the inputs that they depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of dequantised values times constants: what real numbers are where no function lies between."""
+"""Linear sums of dequantised values: the form of real numbers with no function in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose scales, zero points and shapes are inputs: these made constants, for values that are known."""
+"""Binds inputs that hold scales, zero points or shapes to known values, as constants."""
 
 from __future__ import annotations
 

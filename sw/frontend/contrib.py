@@ -1,4 +1,4 @@
-"""Operators of domain com.microsoft and the QLinear operators, as operators of the standard domain.
+"""Converts operators of domain com.microsoft and QLinear operators to standard operators.
 
 They are what onnxruntime's quantiser writes. An operator on quantised tensors becomes DequantizeLinear, the
 operator, QuantizeLinear.

@@ -1,4 +1,4 @@
-"""Epilogues from Python functions: what becomes of each sum of a product before it is stored.
+"""Epilogues from Python functions: how each sum of a product is finished before it is stored.
 
     def requantise(acc, bias, scale: Scalar, residual: Tile):
         return min(max(mul_shift_round_even(acc + bias, scale, 24) + residual, -128), 127)

@@ -1,4 +1,4 @@
-"""Functions of real numbers as float32 has them: each operator's exact result, rounded to float32."""
+"""Functions of real numbers as float32 computes them: each operator's exact result, rounded to float32."""
 
 from __future__ import annotations
 

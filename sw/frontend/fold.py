@@ -1,4 +1,4 @@
-"""A model with all that follows from constants and from shapes computed, before its nodes are read.
+"""Constant folding of a model, including everything that depends only on shapes, before import.
 
 One pass in the order of the nodes: the shapes of inputs are fixed, so every shape and every condition that
 follows from constants is a constant once its node is reached.

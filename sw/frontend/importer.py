@@ -1,4 +1,4 @@
-"""Builds a network node by node: tensors, operators, and what each name of the model stands for."""
+"""Builds a network node by node: tensors, operators, and the value of each name in the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expression that one QuantizeLinear becomes, while it is made: its operands and constants."""
+"""Builds the expression for one QuantizeLinear: its operands and constants."""
 
 from __future__ import annotations
 

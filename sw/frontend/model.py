@@ -1,4 +1,4 @@
-"""Reads an ONNX file: checked, with fixed shapes, nodes in order, constants by name."""
+"""Reads an ONNX file: validated, with fixed shapes, nodes in order, and constants by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads an ONNX model as a network of whole-number operators (docs/network.md)."""
+"""Imports an ONNX model as a network of integer operators (docs/network.md)."""
 
 from __future__ import annotations
 

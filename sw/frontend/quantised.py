@@ -1,4 +1,4 @@
-"""QuantizeLinear: real numbers on a grid of whole ones, as expressions in 32-bit operations.
+"""QuantizeLinear: rounds real numbers to integers, as expressions of 32-bit operations.
 
 | what is quantised | how | result |
 | --- | --- | --- |

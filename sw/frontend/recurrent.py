@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN written with smaller operators, step after step.
+"""Unrolls LSTM, GRU and RNN into smaller operators, step by step.
 
 The product of the inputs with W is one for all steps. A step has a product with R and operators on elements;
 steps are alike, so that they become a loop (`sw.compile.repeat`).

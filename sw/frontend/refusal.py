@@ -1,4 +1,4 @@
-"""What the machine does not execute: which nodes, why, and what would change it."""
+"""Refusals: which nodes the machine does not execute, why, and what would change that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of axes that a model leaves open, and what node after node makes of sizes that are known."""
+"""Sizes of axes that a model leaves open, and shape inference from known sizes."""
 
 from __future__ import annotations
 

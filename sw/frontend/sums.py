@@ -1,4 +1,4 @@
-"""Sums of whole numbers times scales on a grid, without leaving 32 bits.
+"""Sums of scaled integers on a quantisation grid, within 32 bits.
 
 Sums of products with one scale are added as whole numbers: as they are where 32 bits hold every result, else
 limited to 32 bits, where the grid's type is exceeded by then anyway. What has several scales is added in

@@ -1,4 +1,4 @@
-"""What a name of the model stands for while it is read.
+"""Values of names in a model during import.
 
 Real numbers are not computed where they occur: they are kept as what they are made of, until QuantizeLinear
 says on which grid of whole numbers they are wanted.

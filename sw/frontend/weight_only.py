@@ -1,4 +1,4 @@
-"""Products of which only the weights are quantised: the other side is quantised at run time, where asked for.
+"""Products with quantised weights only: on request, activations are quantised at run time.
 
 Weights are DequantizeLinear of a constant of 8 bits, or a Cast of it times a scale. Such a MatMul, Gemm or
 Conv becomes DynamicQuantizeLinear, MatMulInteger or ConvInteger, and what scales the sums, as onnxruntime's

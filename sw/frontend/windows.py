@@ -1,4 +1,4 @@
-"""The axes of windows that convolutions and pools move over images."""
+"""Window axes of convolutions and pooling over images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How exact real numbers in fixed point are (docs/network.md, "Fixed point")."""
+"""Accuracy of real numbers in fixed point (docs/network.md, "Fixed point")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed for every element of a tensor, on 32-bit two's complement: expressions and their value.
+"""Elementwise expressions on 32-bit two's complement, and their evaluation.
 
 Operations are those of a processing element (`sw.dfg.operations`), so an expression is the body of a loop on
 the grid as it stands.

@@ -1,4 +1,4 @@
-"""Sums of scaled whole numbers, rounded once to a whole number, in 32-bit operations.
+"""Sums of scaled integers, rounded once, in 32-bit operations.
 
 Each term x * c is rounded to F fractional bits (`mul_shift_round`), the terms are added, and the sum is
 rounded half to even. For terms of 8 bits the result is compared with the exact one for every combination of

@@ -1,4 +1,4 @@
-"""Float32 arithmetic on its bits, as expressions of 32-bit whole numbers: results are IEEE 754's, to the bit.
+"""Float32 arithmetic as expressions on 32-bit integers; results equal IEEE 754 bit for bit.
 
 Each result is the exact one, rounded once, half to even. Numbers below 2^-126 count as 0, and zeros are
 positive. Operands must be finite; results that are too large are infinite.

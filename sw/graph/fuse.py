@@ -1,4 +1,4 @@
-"""Makes operators one: epilogues of products, chains of elementwise operators, copies."""
+"""Fuses operators: epilogues of products, chains of elementwise operators, copies."""
 
 from __future__ import annotations
 

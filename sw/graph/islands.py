@@ -1,4 +1,4 @@
-"""Operators of the host beside each other: as few islands as their order allows, and what these cost."""
+"""Groups adjacent host operators into as few islands as their order allows, and estimates their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network: tensors of whole numbers, and operators in the order in which they are executed.
+"""A network: integer tensors, and operators in execution order.
 
 Every operator reads tensors through views and writes one tensor through a view, so that reshapes, transposes
 and slices cost nothing. `Operator.reference` says what an operator means. Those that are fused are here, the

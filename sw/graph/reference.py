@@ -1,4 +1,4 @@
-"""What a network computes, by NumPy, and inputs drawn for it."""
+"""Evaluates a network with NumPy, and draws random inputs for it."""
 
 from __future__ import annotations
 

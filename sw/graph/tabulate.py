@@ -1,4 +1,4 @@
-"""Functions of one byte as tables: the swish of a sum of 8 bits is a word, not a product.
+"""Turns functions of one byte into tables; for example, the swish of an 8-bit sum is one look-up.
 
 `tabulated` makes tables of what has one already: operators keep as many tables as they had, with fewer
 operations. `with_tables` makes tables of all products of bytes, for fabrics that have enough of them.

@@ -1,4 +1,4 @@
-"""Files: programs, and the text and JSON of other inputs."""
+"""Reads files: tile programs, and text or JSON of other inputs."""
 
 from __future__ import annotations
 

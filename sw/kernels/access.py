@@ -1,4 +1,4 @@
-"""How an elementwise loop finds an operand's element, and where the result goes."""
+"""How an elementwise loop addresses the elements of its operands and result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions as statements of a loop's text."""
+"""Writes expressions as statements of a loop's text."""
 
 from __future__ import annotations
 

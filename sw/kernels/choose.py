@@ -1,4 +1,4 @@
-"""The best unrolling of an elementwise loop for a machine: the fewest cycles per element."""
+"""Chooses the best unrolling of an elementwise loop for a machine: the fewest cycles per element."""
 
 from __future__ import annotations
 

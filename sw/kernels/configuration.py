@@ -1,4 +1,4 @@
-"""Configurations of loops for the grid: text, graph, mapping, words, and the proof that the words mean it."""
+"""Configurations of CGRA loops: from text to graph, mapping and words, with verification of the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cycles of an elementwise loop where nobody else reads: its steps, and those in which banks make it wait.
+"""Cycles of an elementwise loop without competing readers: its steps, and its bank conflicts.
 
 The rules are those of docs/cgra.md, "Memory ports and freezing".
 """

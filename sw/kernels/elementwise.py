@@ -1,4 +1,4 @@
-"""Loops for the grid that compute an expression for every element of a tile (docs/operators.md).
+"""CGRA loops that evaluate an expression for every element of a tile (docs/operators.md).
 
 An iteration makes `per_iteration` elements, which need not be neighbours: bytes that are stored in one step
 had better lie in different words (`Unrolling`).

@@ -1,4 +1,4 @@
-"""Indices of an elementwise loop: variables that walk through a tile, arrays, the scalars they need."""
+"""Indices of an elementwise loop: variables that walk a tile, arrays, and the scalars that they need."""
 
 from __future__ import annotations
 

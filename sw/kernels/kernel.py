@@ -1,4 +1,4 @@
-"""A loop for the grid as the compiler of models uses it: its text, its arrays, its scalars."""
+"""A CGRA loop for the model compiler: its text, arrays and scalars."""
 
 from __future__ import annotations
 

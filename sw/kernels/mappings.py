@@ -1,4 +1,4 @@
-"""Mappings of graphs kept on disk: graphs of one structure are mapped once per fabric.
+"""A disk cache of mappings: graphs of equal structure are mapped once per fabric.
 
 Numbers, the contents of tables and the places of arrays do not matter to a mapping. What is mapped is the
 graph without them, so that the mapping does not depend on which graph of a structure came first.

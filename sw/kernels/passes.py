@@ -1,4 +1,4 @@
-"""Launches of loops that are written as text, and pieces of such texts.
+"""Launches of loops written as text, and building blocks of such texts.
 
 Rows have a number of bytes that is a multiple of `GROUP`. What a launch finds out about a row stands in the
 row's record, `RECORD` bytes of the output buffer, for the launches behind it.

@@ -1,4 +1,4 @@
-"""The quickest of several loops that are written as text and do the same."""
+"""Chooses the fastest of several equivalent loops written as text."""
 
 from __future__ import annotations
 

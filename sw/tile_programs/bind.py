@@ -1,4 +1,4 @@
-"""From a tile program on buffers to one of operations of the machine (docs/programs.md)."""
+"""Binds a tile program: from instructions on buffers to operations of the machine (docs/programs.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations need of their regions, looked at in every execution before a program is compiled.
+"""Checks what operations require of their regions, in every execution, before a program is compiled.
 
 The values of a program are known once its parameters are, so it is followed from start to end. That also
 shows which instructions happen, how often, and what all executions have in common.

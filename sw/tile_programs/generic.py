@@ -1,4 +1,4 @@
-"""Instructions that are none of the machine's as loads and stores of the scratchpad (docs/programs.md).
+"""Implements generic instructions as loads and stores of the scratchpad (docs/programs.md).
 
 What an instruction reads goes to a log in memory, at a place of its own for every execution. What it writes
 comes from memory: from its log where it reads as well, so that what it writes depends on what it read, else

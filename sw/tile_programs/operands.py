@@ -1,4 +1,4 @@
-"""Operations of the machine whose operands are regions: their registers and parameters as expressions.
+"""Registers and parameters, as expressions, of operations whose operands are regions.
 
 What every execution has in common decides: expressions stand for what differs, and the canonical form makes
 cheap code of them later.

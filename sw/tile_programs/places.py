@@ -1,4 +1,4 @@
-"""Where buffers lie: addresses in memory, columns, words and bytes in the machine's buffers."""
+"""Allocation of buffers: addresses in memory; columns, words and bytes in the machine's buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two AXI4 masters on one slave."""
+"""Arbiter of two AXI4 masters on one slave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of `hw.rtl.bus.protocol` from a stream of bytes, carried out word by word, and answered."""
+"""Executes requests of `hw.rtl.bus.protocol` from a byte stream, word by word, and answers them."""
 
 from __future__ import annotations
 

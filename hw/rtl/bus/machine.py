@@ -1,4 +1,4 @@
-"""The machine behind AXI4: registers as an AXI4-Lite slave, memory ports as an AXI4 master."""
+"""The machine with AXI4: registers as an AXI4-Lite slave, memory ports as an AXI4 master."""
 
 from __future__ import annotations
 

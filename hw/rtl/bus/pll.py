@@ -1,4 +1,4 @@
-"""Divisors of the PLL of ECP5."""
+"""Computes the divisors of the ECP5 PLL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory in block RAM behind AXI4."""
+"""A block RAM with an AXI4 slave port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read ports of the machine behind one AXI4 read master."""
+"""AXI4 read master for the read ports of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The write port of the machine behind an AXI4 write master."""
+"""AXI4 write master for the write port of the machine."""
 
 from __future__ import annotations
 
