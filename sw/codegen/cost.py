@@ -18,7 +18,7 @@ QUOTIENT, STEP = (isa.INSTRUCTIONS[name].turns for name in ("div", "add"))
 
 @functools.lru_cache(maxsize=1 << 17)
 def turns(expr: Expr) -> int:
-    """Turns of an expression."""
+    """Turns to evaluate an expression."""
     if not isinstance(expr, Apply):
         return 0
     return operator_turns(expr) + sum(map(turns, expr.args))
@@ -34,5 +34,5 @@ def operator_turns(expr: Apply) -> int:
 
 
 def power_of_two(expr: Expr) -> bool:
-    """Whether it is a constant that a shift or a mask does for."""
+    """Whether it is a constant for which a shift or a mask suffices."""
     return isinstance(expr, Const) and expr.value > 0 and expr.value & (expr.value - 1) == 0

@@ -42,7 +42,7 @@ class DeadStore:
         elements = {b.name: b.element_bytes for b in program.buffers}
 
         def keeping(s: Statement) -> Statement:
-            """A launch with what it writes among what it reads, but for its configuration."""
+            """A launch that also reads what it writes, except for its configuration."""
             if not isinstance(s, Instruction):
                 return s
             own = s.writes if s.name == "cgra" else s.writes[:1] if _has_gaps(s, elements) else ()
@@ -61,7 +61,7 @@ class DeadStore:
 
 
 def _has_gaps(s: Instruction, elements: Mapping[str, int]) -> bool:
-    """Whether a store of rows may leave some of the region that it states as it was."""
+    """Whether a store of rows may leave a part of its stated region unchanged."""
     operands, region = dict(s.operands), s.writes[0] if s.writes else None
     if not isinstance(region, Region) or not {"rows", "bytes"} <= operands.keys():
         return False
@@ -100,9 +100,9 @@ _REMEMBERED = 256
 
 @dataclass
 class _Available:
-    """What surely happened and whose bytes did not change since, in order, with all that it accesses.
+    """What certainly happened and is still valid, in order, with all its accesses.
 
-    These instructions have no label and no warp, so that equal ones are one.
+    These instructions have no label and no warp, so that equal ones compare equal.
     """
 
     known: dict[Instruction, tuple[Access, ...]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Available:
                 self.control(s)
 
     def control(self, s: For | If | While) -> None:
-        """What holds after it holds whichever body is executed, and how often."""
+        """Keep what holds after a branch or loop, whichever body executes, and how often."""
         if not isinstance(s, If):
             self.changed(s)
         ends, before = [], self.known
@@ -133,7 +133,7 @@ class _Available:
         self.known = {i: accesses for i, accesses in ends[-1].items() if i in ends[0]}
 
     def changed(self, s: For | While) -> None:
-        """What any iteration of a loop changes is not known at the start of one."""
+        """Forget, at the start of a loop, what any of its iterations changes."""
         for inner in statements((s,)):
             if isinstance(inner, Assign):
                 self.assigned(inner.target)
@@ -144,7 +144,7 @@ class _Available:
                     self.written(access)
 
     def instruction(self, i: Instruction) -> None:
-        """Redundant, or it changes bytes and may be remembered."""
+        """An instruction is redundant, or it changes bytes and may be remembered."""
         made = dataclasses.replace(i, label="", warp=None)
         if made in self.known or dataclasses.replace(made, when=None) in self.known:
             self.redundant.add(i.label)
@@ -159,7 +159,7 @@ class _Available:
                 del self.known[next(iter(self.known))]
 
     def assigned(self, name: str) -> None:
-        """A scalar has another value."""
+        """A scalar was assigned."""
         self.known = {
             i: accesses
             for i, accesses in self.known.items()
@@ -167,7 +167,7 @@ class _Available:
         }
 
     def written(self, written: Access) -> None:
-        """Bytes have changed."""
+        """Bytes were written."""
         self.known = {
             i: accesses
             for i, accesses in self.known.items()

@@ -49,7 +49,7 @@ def test_values(text: str, value: object) -> None:
         ("a << 4", "is not part of formulas"),
         ("True", "is not part of formulas"),
         ("d + 1", "unknown name 'd' in 'd + 1'; valid are a, b, c"),
-        ("a +", "'a +' is no formula"),
+        ("a +", "'a +' is not a formula"),
         ("min(a)", "min in 'min(a)' takes 2 arguments or more"),
         ("abs(a, b)", "abs in 'abs(a, b)' takes 1 argument"),
         ("f'{a}'", "is not part of formulas"),

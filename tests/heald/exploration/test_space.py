@@ -118,7 +118,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\nrows = { from = 9, to = 15 }", "no power of two from 9 to 15"),
         ("[parameters]\nwarps = { from = 9, to = 8 }", "the range is empty: from 9 to 8"),
         ("[parameters]\nwarps = { from = 6 }", "a range needs 'to'"),
-        ("[parameters]\nwarps = { from = 6, to = 8, by = 1 }", "unknown range key 'by'; known are"),
+        ("[parameters]\nwarps = { from = 6, to = 8, by = 1 }", "unknown range key 'by'; valid are"),
         ("[parameters]\nwarps = { from = 6, to = 8, step = 0 }", "step must be 1 or more, not 0"),
         ("[parameters]\nwarps = { from = 6, to = 'x' }", "to must be a whole number, not 'x'"),
         (
@@ -128,7 +128,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\ncgra = [4, 8]", 'must hold names of grids or "none", not 4'),
         ("foo = 1\n[parameters]\nrows = [4]", "unknown key 'foo'; valid are base, parameters"),
         ("[parameters]\nrows = [4]\n[derived]\nrowz = '4'", "[derived] rowz: unknown field"),
-        ("[parameters]\nrows = [4]\n[derived]\nrows = '4'", "[derived] rows: is a parameter as well"),
+        ("[parameters]\nrows = [4]\n[derived]\nrows = '4'", "[derived] rows: is also a parameter"),
         ("[parameters]\nrows = [4]\n[derived]\ncols = 'rowz'", "[derived] cols: unknown name 'rowz'"),
         (
             "[parameters]\nrows = [4]\n[derived]\ncols = 'acc_bytes'\nacc_bytes = 'cols'",

@@ -66,7 +66,7 @@ def test_what_a_float_model_needs_is_its_quantisation(tmp_path: Path) -> None:
     model = floats(Builder())
     (refusal,) = causes(model)
     assert refusal.reason == "the images 'x0' must come from DequantizeLinear of int8 or uint8"
-    assert refusal.advice == (f"the model is float32: quantise it first by {QDQ}",)
+    assert refusal.advice == (f"the model is float32: quantise it first with {QDQ}",)
 
 
 def test_types_that_the_tool_leaves_out_are_named_and_naming_them_helps(tmp_path: Path) -> None:
