@@ -74,7 +74,7 @@ def advised(importer: Importer, refusals: Sequence[Refusal], fixed: Importer | N
 
 
 def may_be_fixed(importer: Importer) -> bool:
-    """Whether fixed point may change what is refused of a model that was read without."""
+    """Whether fixed point may change the refusals of a model that was read without it."""
     quantised = importer.model.form in ("qdq", "qoperator", "dynamic")
     real = any(re.search(_REAL, r.reason) for r in importer.refusals if not r.lost)
     return not importer.limbs and quantised and real
@@ -113,7 +113,7 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
 
 
 def _given(importer: Importer, r: Refusal, names: Sequence[str]) -> str:
-    """How to give the inputs of the model that decide what must be known; empty where that is no way."""
+    """How to supply the model's inputs that the compiler must know; empty if that is impossible."""
     inputs = importer.model.inputs
     decide = list(_inputs(importer, names))
     small = [n for n in decide if len(inputs[n][1]) <= 1]
@@ -132,7 +132,7 @@ def _given(importer: Importer, r: Refusal, names: Sequence[str]) -> str:
 
 
 def _made_by(importer: Importer, names: Sequence[str]) -> Iterator[OnnxNode]:
-    """The nodes that tensors are made by, each once."""
+    """The nodes that tensors depend on, each once."""
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()
@@ -152,7 +152,7 @@ def _inputs(importer: Importer, names: Sequence[str]) -> Iterator[str]:
 
 
 def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
-    """How to quantise the operators that a quantised model has in float32."""
+    """The quantiser option for operators that a quantised model has in float32."""
     real = [r for r in refusals if re.search(_REAL, r.reason)]
     found = dict.fromkeys(_origin(importer, r.name, r.op)[0] for r in real)
     waiting, seen = [name for r in real for name in r.inputs], set[str]()
@@ -176,12 +176,12 @@ def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
 
 
 def _origin(importer: Importer, name: str, op: str) -> tuple[str, str]:
-    """The operator of a node in the file, and the If whose branch it is in, if it is in one."""
+    """The operator of a node in the file, and the If whose branch contains it, if any."""
     return importer.model.origins.get(name, (op, ""))
 
 
 def _quantised_anyway() -> set[str]:
-    """The types of operators that onnxruntime quantises unless it is asked for others."""
+    """The types of operators that onnxruntime quantises by default."""
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
     return {*QDQRegistry, *QLinearOpsRegistry}
