@@ -72,7 +72,7 @@ CAPABILITIES = (
 
 
 def capabilities(config: MachineConfig) -> dict[str, int]:
-    """The values of the registers CONFIG_... by name in `CAPABILITIES`; sizes of no grid are 0."""
+    """The values of the registers CONFIG_..., by name in `CAPABILITIES`; CGRA sizes are 0 without one."""
     grid = config.cgra
     return {
         name: (getattr(grid, _GRID[name]) if grid else 0) if name in _GRID else int(getattr(config, name))
@@ -98,19 +98,19 @@ class Field:
 
     @property
     def text(self) -> str:
-        """Place and meaning, as the register map has them."""
+        """Bit range and meaning, as in the register map."""
         high = self.low + self.width - 1
         return f"{f'bit {high}' if self.width == 1 else f'bits {high}:{self.low}'} {self.meaning}"
 
 
 def _bits(**meanings: str) -> tuple[Field, ...]:
-    """Fields of a bit each, in order from bit 0 on."""
+    """One-bit fields, in order from bit 0."""
     return tuple(Field(name, bit, 1, meaning) for bit, (name, meaning) in enumerate(meanings.items()))
 
 
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning, fields where it has several."""
+    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning, and fields if it has several."""
 
     name: str
     offset: int

@@ -77,7 +77,7 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True)
 class Operand:
-    """A value that an engine operation takes: unsigned, `bits` wide; more is error `operand`."""
+    """An unsigned operand of an engine operation, `bits` wide; a larger value is error `operand`."""
 
     name: str
     bits: int
@@ -121,13 +121,13 @@ class Instruction:
         return self.format.fields
 
     def reads(self) -> tuple[str, ...]:
-        """Names of the fields that name registers read (the predicate apart)."""
+        """Names of the fields that select registers to read (not counting the predicate)."""
         skip = ("rd",) if self.format in (Format.R, Format.I, Format.SELECT) or self.name == "li" else ()
         return tuple(f.name for f in self.fields if f.kind is FieldKind.REGISTER and f.name not in skip)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the fields that the semantics takes: registers read, then an immediate."""
+        """Names of the semantics' arguments: registers read, then an immediate."""
         return self.reads() + tuple(f.name for f in self.fields if f.kind is FieldKind.IMMEDIATE)
 
 

@@ -65,7 +65,7 @@ def layout(fabric: Fabric, pe: int) -> Layout:
 
 
 def made(latency: int) -> str:
-    """The source that holds the value of an operation of some latency when it is there."""
+    """The source that holds the value of an operation of this latency when it is available."""
     return "y" if latency == 1 else f"y{latency}"
 
 

@@ -71,7 +71,7 @@ def gathered(network: Network) -> Network:
 
 
 def _sides(network: Network) -> list[str]:
-    """The side of edge operators: first, last, or inner if they are not edges; nothing for other operators."""
+    """The side of edge operators: first, last, or inner if they are no edges; nothing for other operators."""
     # What operators read that do not come last.
     read: set[str] = set()
     last: set[int] = set()

@@ -94,7 +94,7 @@ class WriteMaster(Component):
         return m
 
     def _answers(self, m: Module, owed: fifo.SyncFIFO) -> None:
-        """The answer to a burst, given to the port once for each of its transfers."""
+        """Pass the answer to a burst to the port once for each of its transfers."""
         response = self.port.response
         m.submodules.b = b = StreamBuffer(self.bus.b.payload.shape())
         connect(m, flipped(self.bus.b), b.i)
