@@ -354,7 +354,7 @@ def _engine_rows() -> Iterator[Instruction]:
     yield _engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a loop on the CGRA")
     text = (
         "loads the patches of a convolution (im2col): every pixel is read once and written to every "
-        "patch that contains it; load_pitch modulo the banks must equal the lanes modulo the banks, "
+        "patch that contains it. load_pitch modulo the banks must equal the lanes modulo the banks, and "
         "load_stride and conv_line must be multiples of the port's bytes; illegal if convolutions = false"
     )
     yield _engine("load_b_conv", 59, "load_b", _CONV_OPERANDS, _CONV, text)

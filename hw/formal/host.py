@@ -56,7 +56,7 @@ STREAMS = {
     "one_answer_each": "every request is answered once; answers follow requests, and at most two are "
     "outstanding",
     "answers_in_time": "when no answer waits, a write is answered in the third cycle after the one in "
-    "which it is taken, or as soon as the word before it is checked; a read is answered in the "
+    "which it is taken, or as soon as the word before it is checked. A read is answered in the "
     "seventh, unless the machine is starting or running",
     "answer_is_stable": "an answer stays unchanged until it is accepted",
     "settings_fixed": "windows and enabled warps do not change from the start of a run until it is done",

@@ -24,7 +24,7 @@ STATEMENTS = {
     "room_shown": "`room` shows for each engine whether its queue has room, counting operations that "
     "were issued but have not entered it yet",
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were "
-    "issued at least three cycles ago than were taken, except for the cycle after one is taken; it "
+    "issued at least three cycles ago than were taken, except for the cycle after one is taken. It "
     "never holds more than its depth",
     "arrives_as_issued": "an operation is offered three cycles after its issue, or two after the one "
     "before it is taken, whichever is later; its operands, variant, warp and pc are those of its "
@@ -278,7 +278,7 @@ def _hurries(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _offers_early(m: Module, outer: Component, inner: Component) -> None:
-    """An operation is offered in the second cycle after its issue if no other waits."""
+    """An operation is offered in the second cycle after its issue if none waits."""
     entered, dropped, waits = past(m, past(m, outer.coming)), Signal(), Signal()
     m.d.sync += dropped.eq(entered & ~waits & outer.out.ready)
     m.d.comb += [
@@ -313,7 +313,7 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
         m.d.comb += own.payload.warp.eq(Mux(port.payload.warp == 2, 1, port.payload.warp))
 
     def late(m: Module, outer: Component, inner: Component) -> None:
-        """An operation is offered a cycle late if no other was offered just before."""
+        """An operation is offered a cycle late if none was offered before."""
         # Nothing else is wrong: an operation that was shown stays so until it is taken.
         port, own = getattr(inner, engine), getattr(outer, engine)
         shown = past(m, port.valid)

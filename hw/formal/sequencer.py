@@ -19,17 +19,18 @@ STATEMENTS = {
     "turns_go_round": "every warp has one turn in each `period` cycles, whatever the warps do; nothing "
     "happens in turns that belong to no warp",
     "held_for_a_reason": "a warp that has not halted and is not dividing issues or raises an error in "
-    "its turn, unless its own instruction stalls: a `wait` without a token, a `signal` while the most "
-    "are pending, an operation without room in its queue or while another of the warp is outstanding",
+    "its turn, unless its own instruction stalls. These stall: a `wait` without a token, a `signal` "
+    "while the most are pending, and an operation without room in its queue or while another of the "
+    "warp is outstanding",
     "does_what_stands_there": "what a warp issues, takes and signals in its turn, and whether its "
     "instruction is illegal, follows from the word at its pc in its own program",
-    "goes_on": "a warp starts at pc 0, and its pc stays until its instruction issues; then it advances, "
-    "follows its jump or loop, or returns to the start of the innermost loop if that ends there; "
-    "loops open only with at least one iteration, and only while one more may be open",
+    "goes_on": "a warp starts at pc 0, and its pc stays until its instruction issues. Then it advances, "
+    "follows its jump or loop, or returns to the start of the innermost loop if that ends there. "
+    "Loops open only with at least one iteration, and only while one more may be open",
     "operands_of_its_own": "the operands and predicate of what issues are the values that the named "
     "registers of its warp held three cycles before the turn",
     "results_in_its_turn": "a register of a warp is written in exactly the cycle after a turn in which "
-    "an instruction with a result executed or a division finished; it is the register that the "
+    "an instruction with a result executed or a division finished. It is the register that the "
     "instruction names, and no register of the warp is read in that cycle",
     "wait_needs_token": "only a `wait` that issues takes a token, and only from a channel that shows one",
     "wait_takes": "every `wait` that issues takes its token",

@@ -69,7 +69,7 @@ def _clears_late(m: Module, outer: Component, inner: Component) -> None:
 LOOPS = {
     "full_shown": "in its turn, a warp sees whether all of its loops are open, whatever other warps do",
     "returns": "in its turn, a warp is told to return if and only if its innermost open loop ends with "
-    "the instruction and has iterations left; it returns to the start of that loop, whatever other "
+    "the instruction and has iterations left. It returns to the start of that loop, whatever other "
     "warps do",
 }
 
