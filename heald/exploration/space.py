@@ -178,7 +178,7 @@ def _values(name: str, given: Any, place: str) -> Values:
             _check_number(name, value, place)
     if len(set(listed)) < len(listed):
         twice = next(v for i, v in enumerate(listed) if v in listed[:i])
-        raise InputError(f"{place}: {twice!r}appears twice")
+        raise InputError(f"{place}: {twice!r} appears twice")
     return tuple(listed) if name == "cgra" else tuple(sorted(listed))
 
 

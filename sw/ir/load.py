@@ -73,7 +73,7 @@ def parse_json(text: str, shown: Callable[[str], str], **options: Any) -> Any:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name in values:
-                raise InputError(f"{shown(name)} must be given once, itappears twice")
+                raise InputError(f"{shown(name)} must be given once, it appears twice")
             values[name] = value
         return values
 

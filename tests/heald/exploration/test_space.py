@@ -110,7 +110,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
         ("[parameters]\nrows = [true, 4]", "not True"),
         ("[parameters]\nload_a_latency = [0]", "must be a whole number from 1 to 500, not 0"),
         ("[parameters]\nconvolutions = [1]", "must be true or false, not 1"),
-        ("[parameters]\nrows = [4, 4]", "[parameters] rows: 4appears twice"),
+        ("[parameters]\nrows = [4, 4]", "[parameters] rows: 4 appears twice"),
         ("[parameters]\nrows = []", "[parameters] rows: the list is empty"),
         ("[parameters]", "the space is empty: at least one list or range is needed"),
         ("[parameters]\nrows = 4", "the space is empty"),
