@@ -79,8 +79,7 @@ def run(
     """Map the loops of FUNCTION, run them on the RTL, and verify results and cycles.
 
     Results must equal those of the function in 32-bit arithmetic. Every event, including the CGRA's stores,
-    must happen in the cycle that the cycle model predicts. Arrays and scalars that --inputs does not give are
-    random.
+    must happen in the predicted cycle. Arrays and scalars that --inputs does not give are random.
     """
     # The mapper is compiled by Numba, which takes time to import.
     from cosim.session.kernel import base_machine

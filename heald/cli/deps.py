@@ -21,10 +21,8 @@ def command(file: str, label: str | None, json_: bool) -> None:
     """Show the dependences of a tile program.
 
     For each instruction, lists the writes whose bytes it may read, and the instructions that may read what it
-    writes. "entry" stands for what a buffer held before the program.
-
-    In parentheses is the distance in iterations of the loops around both: a number for one loop, a list for
-    several, * where it is not constant or not bounded.
+    writes. "entry" stands for what a buffer held before the program. In parentheses is the distance in
+    iterations of the loops around both: a number for one loop, a list for several, * if not constant.
     """
     program = load_program(file)
     if label is None:

@@ -42,9 +42,8 @@ def command(
 
     Nodes that may be refused only because another one is are marked. With --hw or --set, the model is also
     compiled for that machine, and what exceeds it is listed too. --advise adds a prediction of the cycles.
-    The last lines show what moves between machine and host.
-
-    The exit code is 1 if a node is refused; with --allow-host, only if the host cannot execute it either.
+    The last lines show what moves between machine and host. The exit code is 1 if a node is refused; with
+    --allow-host, only if the host cannot execute it either.
     """
     from cosim.session.network import advice_on
     from heald.cli.run_files import read_inputs

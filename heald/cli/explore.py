@@ -63,10 +63,9 @@ _PAUSE = 4.0
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
     """Search the design space of SPACE.toml for the machine to build for some models.
 
-    Each point of the space is a machine. Heald compiles the models for it and evaluates cycles (with the
-    exact cycle model), resources, clock and energy. If the compiler refuses a point, the reason is kept.
-    All points are stored in a database, so that the same command resumes an interrupted search. See
-    docs/explore.md.
+    Each point is a machine. Heald compiles the models for it and evaluates cycles (with the exact cycle
+    model), resources, clock and energy, or keeps the reason why it is refused. All points are stored in a
+    database, so that the same command resumes an interrupted search. See docs/explore.md.
     """
     # The mapper and optuna take time to import.
     from heald.exploration.command import Request

@@ -58,8 +58,7 @@ def command(
     """Map a loop to a CGRA with the smallest initiation interval (docs/map.md).
 
     The bitstream is decoded again and compared with the graph. If a function has several loops, each is
-    mapped, and the names of output files get the number of the loop before their suffix. The exit code is 1
-    if a loop cannot be mapped.
+    mapped, and its number is put before the suffix of output files. Exit code 1: a loop cannot be mapped.
     """
     # The mapper is compiled by Numba, which takes time to import.
     from cosim.session.mapped_loop import loops_of

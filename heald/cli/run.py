@@ -152,15 +152,11 @@ class _Run:
 def command(context: click.Context, /, model: Path | None, json_: bool, **options: Any) -> int:
     """Run a model or a program on the RTL, and verify its results and cycles.
 
-    The source is an ONNX model, a directory of `heald compile`, a tile program (PROGRAM.py), or one GEMM
-    (--matmul). Inputs that are not given are random; those of a tile program are its parameters and its
-    buffers in memory.
-
-    Results must equal a NumPy reference bit for bit (docs/network.md), and those of a tile program its
-    sequential execution. Every event must happen in the cycle that the cycle model predicts. With --device,
-    a model runs on a board, and only its results are compared.
-
-    The memory ports of --latency and --bandwidth are load_a, load_b, load_c and store.
+    The source is a model, a directory of `heald compile`, a tile program (PROGRAM.py), or a GEMM (--matmul).
+    Inputs (of a tile program: parameters and buffers in memory) are random if not given. Results must equal a
+    NumPy reference, or those of the sequential tile program, bit for bit (docs/network.md). Every event must
+    happen in the predicted cycle. With --device, a model runs on a board, and only its results are compared.
+    Ports are load_a, load_b, load_c and store.
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")

@@ -63,9 +63,8 @@ def command(
 
     PROBLEM.json (or - for standard input) gives m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
     dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,
-    block_n, sync_granularity, and optionally write_b and halo.
-
-    With --hw or --matmul, the plan is for that machine, and is the one that `heald run` uses.
+    block_n, sync_granularity, and optionally write_b and halo. With --hw or --matmul, the plan is for that
+    machine, and is the one that `heald run` uses.
     """
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")

@@ -20,10 +20,7 @@ from hw.synthesis.flow import TOPS, design
 @directory("Output directory, for TOP.v, TOP.json, heald.rdl, heald.h, heald.xml and csr.md.")
 @as_json
 def command(hw: str, settings: tuple[str, ...], top: str, output: Path, json_: bool) -> None:
-    """Write a machine as Verilog, with its register map and a JSON description.
-
-    The register map is written as SystemRDL, C header, IP-XACT and Markdown.
-    """
+    """Write a machine as Verilog, with register map (SystemRDL, C, IP-XACT, Markdown), JSON description."""
     config = machine(hw, settings)
     check_directory(output)
     note(f"writing {config.name} ({config.hash}) to {output}")
