@@ -1,1 +1,1 @@
-"""The proof: cycle model, simulators, comparison."""
+"""Co-simulation: the cycle model, simulators of the RTL, and their comparison."""

@@ -1,4 +1,4 @@
-"""What bounds a run, and what would help most: its bottlenecks are doubled, and the cycles predicted again.
+"""Finds what bounds a run, and what would help most: doubles each bottleneck and predicts the cycles again.
 
 Every change is compiled for and predicted by the cycle model, like an explored machine; nothing is scaled.
 """

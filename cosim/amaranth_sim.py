@@ -1,4 +1,4 @@
-"""Backend `amaranth`: Amaranth's own simulator, for small machines where there is no C++ compiler.
+"""Backend `amaranth`: Amaranth's own simulator, for small machines and systems without a C++ compiler.
 
 One test bench stands for the whole harness: in every cycle it answers what is due, says which ports accept a
 request (`MemorySettings.available`), plays the host's script, records events, and writes memory.

@@ -1,4 +1,4 @@
-"""From a configuration to executables: Verilog, verilated model, the two programs that run it.
+"""Builds simulators from a configuration: Verilog, the Verilated model, and the programs that run it.
 
 Verilog and executables are cached apart. The Verilog's fingerprint is that of the configuration and of the
 generator's sources, so that a run on known hardware starts without Amaranth; the executables' fingerprint is

@@ -1,4 +1,4 @@
-"""Why a run takes the cycles that it takes: its critical path, each cycle charged to one cause.
+"""Why a run takes its cycles: the critical path, with each cycle charged to one cause.
 
 From the last event the path goes back to what that event waited for: an operation for the one before it on
 its engine or for its issue, an issue for a token, an operation or the instruction before, a signal for what

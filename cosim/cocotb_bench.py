@@ -1,4 +1,4 @@
-"""The cocotb test: starts each job in the harness, waits until it is done, checks how it ended."""
+"""The cocotb test: starts each job in the harness, waits for its end, and checks how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparison of a prediction with what was observed: the first divergence in time, told in full."""
+"""Compares a prediction with the observed run, and describes the first divergence in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy: how often a program uses array, grid and memories, times a table (docs/explore.md, "Energy")."""
+"""Energy model: counts of operations and accesses times a table (docs/explore.md, "Energy")."""
 
 from __future__ import annotations
 

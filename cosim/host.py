@@ -1,4 +1,4 @@
-"""What the host does in a run: the register accesses that load, start and read back a machine."""
+"""The host's part of a run: the register accesses that load, start and read back a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory images, and tables as text that `$readmemh` reads, written with NumPy."""
+"""Memory images and `$readmemh` text files, written with NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is given to a simulator and what it gives back, the same for model and every backend."""
+"""Jobs: the inputs and outputs of a simulation, the same for the cycle model and every backend."""
 
 from __future__ import annotations
 

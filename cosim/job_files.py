@@ -1,4 +1,4 @@
-"""The files of a run: what the harness reads and writes, a directory per job."""
+"""The files of a job, in one directory each, which the harness reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of programs that the compiler made."""
+"""Makes jobs from compiled programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened as columns of numbers: slices of warps and engines, tokens of channels, stores of the CGRA.
+"""Events as columns of numbers: slices of warps and engines, tokens of sync channels, stores of the CGRA.
 
 An instruction of a warp lasts from when it was ready to the end of its issue cycle, so that what held it is
 seen; an operation of an engine from when the one before it completed. Traces, the page of a run and the

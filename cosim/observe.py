@@ -1,4 +1,4 @@
-"""From what a harness wrote to an `Outcome`: events, error, counters, outputs."""
+"""Turns what a harness wrote into an `Outcome`: events, error, counters, outputs."""
 
 from __future__ import annotations
 

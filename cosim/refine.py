@@ -1,4 +1,4 @@
-"""Refinement of a plan: the best few blockings by estimate, through the exact cycle model."""
+"""Refines a plan: runs the best few blockings by estimate through the exact cycle model."""
 
 from __future__ import annotations
 

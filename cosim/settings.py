@@ -1,4 +1,4 @@
-"""How the memories behave in a run: latency, bandwidth and stalls, set at run time.
+"""Memory settings of a run: latency, bandwidth and stalls, set at run time.
 
 `available` is the one definition of the pattern; the harness (SystemVerilog) and the Amaranth test
 bench repeat it bit for bit.

@@ -1,4 +1,4 @@
-"""A compiled model as a test bench in plain SystemVerilog, which needs nothing of this project to run.
+"""Exports a compiled model as a test bench in plain SystemVerilog, which runs without this project.
 
 The machine with memories of its own, and for each program the files that `harness/testbench.sv` reads. What
 memory and registers must hold behind a program are those of the reference and of the cycle model, for

@@ -1,4 +1,4 @@
-"""Jobs from the assembly texts of warps, and their runs on the RTL, many in one simulation."""
+"""Makes jobs from the assembly of warps, and runs many of them in one simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Writes runs as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A cycle is shown as a microsecond. Each outcome is a process: a track for every warp, engine and PE that
 stores something, with the slices of `cosim.lanes`, a counter of operations that each engine has yet to

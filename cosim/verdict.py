@@ -1,4 +1,4 @@
-"""How a job in the harness ended: the file of verdicts and the meaning of faults.
+"""How a job in the harness ended: its verdict file and the meaning of faults.
 
 Apart from the rest so that the process under cocotb loads no more than it needs.
 """

@@ -1,4 +1,4 @@
-"""The files beside waves: what `view` (cosim/harness/waves/view.sv) reads in a run, and what viewers open.
+"""The files beside waveforms: the input of `view` (cosim/harness/waves/view.sv), and viewers' save files.
 
 A GTKWave save file and a command file for Surfer show the same signals: instructions as text, for each warp
 and engine those of the RTL above those of the cycle model.

@@ -1,4 +1,4 @@
-"""Waves of a run: where they go, and which cycles and which scopes of the machine they hold."""
+"""Waveforms of a run: their file, and which cycles and parts of the machine to record."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _INSTANCE = re.compile(r"  (\\heald\.\S+) +\\?(\S+) +\(")
 
 @dataclass(frozen=True)
 class Waves:
-    """What to record of a run in a file that ends in .fst or .vcd; a name without an ending gets .fst.
+    """Which waveforms of a run to record, and the file for them (.fst or .vcd; .fst by default).
 
-    `first` and `last` are cycles of the run (None: from its beginning, to its end). `around` is an operator
-    of a model, by name, or `divergence`, the first one between model and RTL. `scopes` are names or patterns
-    (`gemm`, `cgra.pe*`) of parts of the machine: these and all in them are recorded; without any, everything.
+    `first` and `last` are the first and last cycle; None means the start or the end of the run. `around` is
+    the name of an operator, or `divergence` for the first divergence between model and RTL. `scopes` are
+    names or patterns of parts of the machine (`gemm`, `cgra.pe*`), recorded with everything inside them; by
+    default the whole machine is recorded.
     """
 
     file: Path
@@ -42,7 +43,7 @@ class Waves:
 
     @staticmethod
     def of(asked: str | Path | Waves | None) -> Waves | None:
-        """What was asked for, checked; raises `InputError`."""
+        """Check the waveforms asked for; raises `InputError` if they contradict each other."""
         if asked is None:
             return None
         waves = asked if isinstance(asked, Waves) else Waves(Path(asked))
@@ -69,7 +70,7 @@ class Waves:
         waves_around: str | None,
         waves_scope: tuple[str, ...],
     ) -> Waves | None:
-        """What options of the command line say; raises `InputError`."""
+        """The waveforms that command-line options ask for; raises `InputError` if they are invalid."""
         names = ("--waves-from", "--waves-to", "--waves-around", "--waves-scope")
         values = (waves_from, waves_to, waves_around, waves_scope)
         given = [name for name, value in zip(names, values, strict=True) if value not in (None, ())]
@@ -86,12 +87,12 @@ class Waves:
 
     @property
     def window(self) -> tuple[int, int]:
-        """First and last cycle, once it is known what they are around."""
+        """First and last cycle; `around` must have been resolved."""
         assert self.around is None
         return self.first or 0, OPEN if self.last is None else min(self.last, OPEN)
 
     def between(self, first: int, last: int) -> Waves:
-        """The same waves of these cycles."""
+        """The same waveforms for other cycles."""
         return replace(self, first=max(0, first), last=last, around=None)
 
 
@@ -114,9 +115,9 @@ def scopes_of(verilog: str) -> list[str]:
 
 
 def chosen(patterns: Sequence[str], scopes: Sequence[str]) -> list[str]:
-    """The scopes that names or patterns stand for, without those below another of them.
+    """The scopes that match names or patterns, without those inside another match.
 
-    Raises `InputError` for one that no scope fits.
+    Raises `InputError` for a pattern that matches nothing.
     """
     found: list[str] = []
     for pattern in patterns:

@@ -1,4 +1,4 @@
-"""An AI accelerator and its compiler, from Python (docs/api.md).
+"""Generate an AI accelerator, compile models for it and verify runs of its RTL, from Python (docs/api.md).
 
     import heald as hd
 
@@ -7,7 +7,7 @@
     run = model.run()
     run.correct, run.cycles, run.divergence
 
-Names are imported when they are used: `import heald` itself loads nothing else.
+Names are imported on first use, so `import heald` itself is fast.
 """
 
 from __future__ import annotations

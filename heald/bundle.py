@@ -100,7 +100,7 @@ def check_target(directory: Path) -> None:
             ours = False
         if not ours:
             kept = "it holds other files than those of heald compile, so it is not overwritten"
-            raise InputError(f"{directory}: {kept}: name one in it, as {directory / 'compiled'}")
+            raise InputError(f"{directory}: {kept}: name one inside it, such as {directory / 'compiled'}")
     if not (parent := directory.absolute().parent).is_dir():
         raise InputError(f"{directory}: directory {parent} does not exist: make it first, or name another")
     check_directory(directory)

@@ -1,4 +1,4 @@
-"""Two runs or predictions side by side: what differs in the machine, and what that does to every operator."""
+"""Comparison of two runs or predictions: what differs in the machine, and the effect on each operator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STYLE = ".pair text{font:12px system-ui,sans-serif;fill:currentColor}.a{fill:#2
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run tells of one operator (docs/report.md); `where` is `machine`, `host` or `edge`."""
+    """The figures of one operator in a run (docs/report.md); `where` is `machine`, `host` or `edge`."""
 
     name: str
     op: str
@@ -57,7 +57,7 @@ class Figures:
 
     @property
     def cause(self) -> str:
-        """The bottleneck in words, with its share; of what the machine does not execute, who does."""
+        """The bottleneck in words, with its share; for an operator off the machine, where it runs."""
         return self.where if self.where != "machine" else str(self.bottleneck or "")
 
     @property
@@ -72,7 +72,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Pair:
-    """An operator in A and B; None where there is none."""
+    """An operator in A and in B; None where it has no counterpart."""
 
     name: str
     op: str
@@ -81,12 +81,12 @@ class Pair:
 
     @property
     def delta(self) -> int | None:
-        """Cycles in B less those in A; None where it is in one only."""
+        """Cycles in B minus cycles in A; None if it is in only one."""
         return self.b.cycles - self.a.cycles if self.a and self.b else None
 
     @property
     def ratio(self) -> float | None:
-        """Cycles in B by those in A; None where it is in one only, or takes none in A."""
+        """Cycles in B divided by cycles in A; None if it is in only one, or takes no cycles in A."""
         return self.b.cycles / self.a.cycles if self.a and self.b and self.a.cycles else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: what ran, its cycles, the fields of machine and memories, its operators."""
+    """One side of a comparison: what ran, cycles, fields of machine and memories, operators."""
 
     title: str
     cycles: int
@@ -123,7 +123,7 @@ class Side:
 
     @classmethod
     def of(cls, data: Any, title: str) -> Side:
-        """The JSON of a run or prediction; raises `InputError` for what is none."""
+        """From the JSON of a run or prediction; raises `InputError` for anything else."""
         try:
             causes = Counter[str]()
             for entry in data["operators"]:
@@ -140,7 +140,7 @@ class Side:
 
     @classmethod
     def of_run(cls, run: Any) -> Side:
-        """A run or prediction; raises `InputError` for anything else."""
+        """From a run or prediction; raises `InputError` for anything else."""
         if not hasattr(run, "as_dict") or not hasattr(run, "config"):
             raise InputError(f"a run or a prediction is needed, not {type(run).__name__}")
         return cls.of(run.as_dict(), getattr(run, "title", f"prediction on {run.config.name}"))
@@ -153,14 +153,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What B changes of A: the configuration, all cycles, those of every operator."""
+    """What changes from A to B: the configuration, the total cycles, and the cycles of each operator."""
 
     a: Side
     b: Side
 
     @property
     def settings(self) -> list[tuple[str, str, str]]:
-        """What differs in machine and memories: field, value in A, in B."""
+        """The fields of machine and memories that differ: name, value in A, value in B."""
         return [(name, _shown(a), _shown(b)) for name, a, b in _differences(self.a.settings, self.b.settings)]
 
     @property
@@ -170,7 +170,7 @@ class Comparison:
 
     @property
     def operators(self) -> list[Pair]:
-        """Operators of one name, then those of one kind in their order, then those that are in B only."""
+        """Operators paired by name, else by kind in order; those that are only in B come last."""
         left, partners = list(self.b.operators), dict[int, Figures]()
         for key in ("name", "op"):
             for number, one in enumerate(self.a.operators):
@@ -192,7 +192,7 @@ class Comparison:
         }
 
     def print(self, console: Console) -> None:
-        """Tables for people: what differs in the configuration, then operators."""
+        """Print the differing fields and the operators as tables."""
         console.print(Text(f"\nA: {self.a.title}\nB: {self.b.title}\n"))
         if self.settings:
             fields = plain_table("configuration", ">A", ">B", no_wrap=True)
@@ -214,7 +214,7 @@ class Comparison:
         return written.getvalue()
 
     def svg(self) -> str:
-        """The cycles of every operator as bars, A above B."""
+        """A bar chart (SVG) of the cycles of each operator, A above B."""
         pairs = [pair for pair in self.operators if any(x and x.cycles for x in (pair.a, pair.b))]
         most = max((x.cycles for pair in pairs for x in (pair.a, pair.b) if x), default=1)
         d = Drawing(_WIDTH, _ROW * len(pairs) + 30, f"Cycles of {len(pairs)} operators in A and B")
@@ -237,7 +237,7 @@ class Comparison:
         return self._filled(whole=False)
 
     def report(self, path: str | Path) -> None:
-        """Write a page (HTML) that needs no other file; raises `InputError` where it cannot be written."""
+        """Write a self-contained HTML page; raises `InputError` if it cannot be written."""
         write_text(Path(path), self._filled(whole=True))
 
     def _filled(self, whole: bool) -> str:
@@ -257,7 +257,7 @@ class Comparison:
 
 
 def _differences(a: Any, b: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Fields that differ; of parts that have names, and other ones, the names."""
+    """Fields that differ; for named parts with different names, only the names."""
     nested = isinstance(a, Mapping) and isinstance(b, Mapping)
     if nested and not (name and a.get("name") != b.get("name")):
         for key in dict.fromkeys([*a, *b]):
@@ -267,7 +267,7 @@ def _differences(a: Any, b: Any, name: str = "") -> Iterator[tuple[str, Any, Any
 
 
 def _shown(value: Any) -> str:
-    """A value of a field in few words."""
+    """A short text for the value of a field."""
     if isinstance(value, Mapping):
         return str(value.get("name", "other"))
     text = "none" if value is None else str(value)

@@ -127,7 +127,7 @@ def check_writable(path: Path) -> None:
     except ValueError as error:  # a null character
         raise InputError(f"{str(path)!r}: cannot be written: {error}") from None
     if found:
-        raise InputError(f"{path}: must be a file, not a directory: name one in it")
+        raise InputError(f"{path}: must be a file, not a directory: name one inside it")
     if not directory:
         missing = "is a file:" if named.exists() else "does not exist: make it first, or"
         raise InputError(f"{path}: directory {named} {missing} name another")
@@ -137,7 +137,7 @@ def check_writable(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError, what: str = "cannot be") -> InputError:
-    return InputError(f"{path}: {what} written: {error.strerror or error}; name another place")
+    return InputError(f"{path}: {what} written: {error.strerror or error}; choose another path")
 
 
 def check_directory(path: Path) -> None:

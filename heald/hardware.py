@@ -1,4 +1,4 @@
-"""A machine in Python: a preset, a file or a configuration, with its Verilog and what it takes of an FPGA."""
+"""Machines in Python: made from a preset, a file or a configuration; their Verilog and resource estimates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hw.html import table
 
 @dataclass(frozen=True)
 class Machine:
-    """A configuration of the hardware; its fields can be read here too (`machine.rows`)."""
+    """The description of an accelerator; the fields of its `config` are attributes too (`machine.rows`)."""
 
     config: MachineConfig
 
@@ -27,13 +27,14 @@ class Machine:
         raise AttributeError(f"a machine has no field {name!r}")
 
     def replace(self, **fields: Any) -> Machine:
-        """The machine with other values of fields; raises `InputError` for what cannot be built."""
+        """A copy with other values of some fields; raises `InputError` if that cannot be built."""
         return machine(self, **fields)
 
     def verilog(self, top: str = "core", *, progress: Progress | None = None) -> str:
-        """Verilog text of the machine (`core`), behind AXI buses (`axi`), or with memory and UART (`uart`).
+        """Generate the machine's Verilog, as text.
 
-        Raises `InputError` for another top.
+        `top` selects the bare machine (`core`), AXI buses around it (`axi`), or memory and a UART (`uart`).
+        Raises `InputError` for another `top`.
         """
         from hw.synthesis.flow import TOPS, design
 
@@ -45,9 +46,9 @@ class Machine:
             return design(self.config, TOPS[top]).verilog
 
     def estimate(self, family: str = "ecp5") -> Estimate:
-        """LUTs, registers, block RAMs, multipliers and clock without synthesis (docs/area.md).
+        """Estimate LUTs, registers, block RAMs, multipliers and clock without synthesis (docs/area.md).
 
-        Raises `InputError` for a family without a model.
+        Raises `InputError` for an FPGA family without a model.
         """
         return estimate(self.config, family)
 
@@ -58,9 +59,10 @@ class Machine:
 
 
 def machine(source: str | Path | MachineConfig | Machine = "default", **fields: Any) -> Machine:
-    """A machine: the name of a preset, the path of a TOML file, or a configuration, then single fields.
+    """Make a machine from a preset's name, a TOML file or a configuration, and override some of its fields.
 
-    `cgra` is the name or file of a fabric, or None. Raises `InputError` for what cannot be read or built.
+    The field `cgra` takes the name or file of a fabric, or None. Raises `InputError` if the machine cannot be
+    read or built.
     """
     given = source.config if isinstance(source, Machine) else source
     plain = {n: int(v) if isinstance(v, np.integer) else v for n, v in fields.items()}

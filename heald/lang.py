@@ -1,4 +1,4 @@
-"""Names of tile programs, so that editors, linters and type checkers accept these as Python (docs/ir.md).
+"""The names used in tile programs, so that editors, linters and type checkers accept them (docs/ir.md).
 
     from heald.lang import Buffer, gemm, int8, load, memory, program, store
 
@@ -7,8 +7,8 @@
         A: Buffer[16, 16, int8, memory]
         ...
 
-`@program` reads the text of the function below it and gives the tile program; the function is never called.
-Instructions that the machine does not have are imported from here as well, whatever their names.
+`@program` compiles the source text of a function into a tile program; the function is never called. Generic
+instructions, which the machine does not have, are imported from here too, whatever their names.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Buffer: Any = None
 
 
 def program(function: Callable[..., None]) -> Program:
-    """The tile program that a function's text is.
+    """Decorator: read the source of a function as a tile program.
 
-    Raises `InputError` with file, line and column for what a tile program cannot say.
+    Raises `InputError` with file, line and column if it is not one.
     """
     from sw.dfg.text import source_of
     from sw.ir.check import check

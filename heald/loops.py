@@ -1,4 +1,4 @@
-"""Loops on the CGRA from Python: a function mapped to a fabric, and run on the RTL with given arrays."""
+"""Map the loops of a Python function to a CGRA, and run them on the RTL."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ TIMEOUT = 120.0
 
 @dataclass(kw_only=True, repr=False)
 class KernelRun(Run):
-    """The run of a function's loops; `result` is the one of its program."""
+    """The run of a function's loops on the CGRA."""
 
     results: Sequence[KernelResult]
 
     @property
     def result(self) -> KernelResult:
-        """What became of the function."""
+        """The result of its one program."""
         return self.results[0]
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Arguments by name: shape, type, and whether it was given or drawn; of scalars the value too."""
+        """Arguments by name: shape, type, whether given or random, and the values of scalars."""
         return self.result.kernel.given.as_dict()
 
     @property
     def configurations(self) -> Mapping[str, Sequence[str]]:
-        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        """Bitstreams of the CGRA by name, with the differences between each and its loop."""
         return {mapped.graph.name: mapped.differences for mapped in self.result.configurations}
 
     def page(self) -> RunReport:
-        """What the page of the run shows."""
+        """The contents of the report."""
         return of_kernel(self._page(), self.result)
 
     def _predictor(self) -> None:
-        """Launches are made for one CGRA."""
+        """None: launches are made for one CGRA."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald cgra run --json` prints (docs/kernels.md)."""
@@ -124,16 +124,16 @@ def _configuration(mapped: SearchResult) -> dict[str, Any]:
 
 
 def run_kernel(prepared: PreparedKernel, simulator: Callable[[], Simulator], **options: Any) -> KernelRun:
-    """Run a kernel and compare everything; `options` are those of `heald.run.run_prepared`."""
+    """Run a kernel and verify it; `options` are those of `heald.run.run_prepared`."""
     options |= {"compile_seconds": prepared.map_seconds, "reference": "what the function means"}
     return run_prepared(prepared, simulator, KernelRun, **options)
 
 
 @dataclass(frozen=True, repr=False)
 class MappedKernel:
-    """The loops of a function on a fabric; `loops` has one entry for each, in the order of the text.
+    """The loops of a function mapped to a fabric; `loops` holds them in the order of the source text.
 
-    `kernel` is None for a graph of a file, which can be mapped but not run.
+    `kernel` is None for a graph read from a file, which can be mapped but not run.
     """
 
     loops: tuple[MappedLoop, ...]
@@ -149,29 +149,29 @@ class MappedKernel:
 
     @property
     def ii(self) -> int | None:
-        """The initiation interval of the main loop; None where it could not be mapped."""
+        """The initiation interval of the main loop; None if it could not be mapped."""
         mapping = self.main.outcome.mapping
         return None if mapping is None else mapping.ii
 
     @property
     def mii(self) -> int:
-        """The least initiation interval that resources and recurrences of the main loop allow."""
+        """The lower bound of the main loop's initiation interval, from resources and recurrences."""
         return self.main.outcome.bound.mii
 
     @property
     def verified(self) -> bool:
-        """Whether every loop has a mapping whose bitstream, decoded again, is its graph."""
+        """Whether every loop was mapped to a bitstream that decodes to its graph."""
         return all(loop.ok for loop in self.loops)
 
     @property
     def failure(self) -> str:
-        """Why a loop has no mapping; empty where all have one."""
+        """Why a loop has no mapping; empty if all have one."""
         return next((loop.failure for loop in self.loops if loop.failure), "")
 
     def svg(self, file: str | Path | None = None) -> str:
-        """A picture of the main loop's mapping, a panel per context, also written to `file` if given.
+        """Draw the mapping of the main loop as SVG, one panel per context; with `file`, also write it there.
 
-        Raises `InputError` where there is no mapping.
+        Raises `InputError` if there is no mapping.
         """
         mapping = self.main.outcome.mapping
         if mapping is None:
@@ -192,10 +192,10 @@ class MappedKernel:
         progress: Progress | None = None,
         **values: Any,
     ) -> KernelRun:
-        """Run the function on the RTL and compare values and cycles with what it means and the model.
+        """Run the function on the RTL and verify its results and cycles.
 
-        `values` are arrays and scalars by the names of the function's parameters; what is missing is random,
-        drawn from the seed. The rest is as for `run_loop`.
+        `values` are arrays and scalars by the names of the function's parameters; missing ones are random,
+        drawn from the seed. `hw` is the machine around the CGRA; the other arguments are as for `Model.run`.
         """
         if self.kernel is None:
             raise InputError(f"{self.main.name}: a graph cannot be run, only a function can")
@@ -214,7 +214,7 @@ class MappedKernel:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON that `heald map --json` prints: the main loop, and all of them where there are several."""
+        """The JSON that `heald map --json` prints: the main loop, and all loops if there are several."""
         main = self.main.as_dict()
         if len(self.loops) == 1:
             return main
@@ -245,12 +245,12 @@ def run_loop(
     after: Observer | None = None,
     progress: Progress | None = None,
 ) -> KernelRun:
-    """Map the loops of a function, run it on the RTL, and compare values and cycles.
+    """Map the loops of a function, run them on the RTL, and verify results and cycles.
 
-    `inputs` are arrays and scalars by the names of the function's parameters; what is missing is random,
-    drawn from `seed`. `iterations` are those of the outermost loop. `hw` is the machine around the CGRA,
-    `fabric` the CGRA itself, in the given `size`; without it the machine's own is taken. Raises `InputError`
-    for names that are no parameters, and for what the machine cannot do.
+    `inputs` are arrays and scalars by the names of the function's parameters; missing ones are random, drawn
+    from `seed`. `iterations` is the trip count of the outermost loop. `hw` is the machine around the CGRA.
+    `fabric` and `size` describe the CGRA itself; by default it is the machine's own. Raises `InputError` for
+    unknown parameters and for loops that the machine cannot execute.
     """
     kernel = loop if isinstance(loop, Kernel) else _kernel(loop)
     given = arguments(kernel, {n: np.asarray(v) for n, v in (inputs or {}).items()}, iterations, seed)
@@ -280,7 +280,7 @@ def _kernel(loop: Callable[..., Any] | str) -> Kernel:
 
 
 def _telling(say: Progress) -> Callable[[Graph, SearchEvent], None]:
-    """Says which graph is being mapped, once for each II that is tried."""
+    """Report which graph is being mapped, once per II tried."""
     last: tuple[str, int] | None = None
 
     def report(graph: Graph, event: SearchEvent) -> None:
@@ -303,12 +303,12 @@ def map_loop(
     flat: bool = False,
     progress: Progress | None = None,
 ) -> MappedKernel:
-    """Map the loops of a function to a fabric with the least initiation interval (docs/map.md).
+    """Map the loops of a function to a fabric with the smallest initiation interval (docs/map.md).
 
-    `loop` is a Python function, which is read and never called, or as text `FILE.py:FUNCTION` or
-    `GRAPH.json`. `fabric` is a preset, a TOML file or a `Fabric`, `size` its rows and columns. `flat` places
-    without groups of PEs. Raises `InputError` with file, line and column for what cannot be a loop; where
-    there is no mapping, `ii` is None and `failure` says why.
+    `loop` is a Python function, whose source is read and never called, or a string `FILE.py:FUNCTION` or
+    `GRAPH.json`. `fabric` is a preset, a TOML file or a `Fabric`; `size` is its rows and columns. `timeout`
+    is in seconds per loop. `flat` places without grouping PEs. Raises `InputError` with file, line and column
+    if the source is not a loop. If no mapping was found, `ii` is None and `failure` says why.
     """
     kernel: Kernel | None = None
     loop = str(loop) if isinstance(loop, Path) else loop

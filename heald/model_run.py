@@ -238,7 +238,7 @@ class DeviceRun(ModelRun):
 
     def report(self, file: Any) -> None:
         """Raises `InputError`: a page shows events, of which a board tells nothing."""
-        raise InputError("a report needs a run on a simulator: a board tells no events")
+        raise InputError("a report needs a run on a simulator: a board records no events")
 
     trace = report
 

@@ -1,7 +1,7 @@
-"""Annotations of an epilogue's parameters: how an operand follows the elements of the result.
+"""Annotations of an epilogue's parameters: which value of an operand goes with which element of the result.
 
-They only stand in the text of functions that are read, not called. `Tile[np.uint8]` names a type of elements;
-without one a tile is int8, everything else int32.
+They have no effect in Python. `Tile[np.uint8]` gives the element type; by default a tile is int8, and every
+other operand int32.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class _Operand(int):
 
 
 class Column(_Operand):
-    """One value per output column, or output channel of a convolution; what has no annotation is one."""
+    """One value per output column, or per output channel of a convolution; the default."""
 
 
 class Row(_Operand):
@@ -23,7 +23,7 @@ class Row(_Operand):
 
 
 class Scalar(_Operand):
-    """One value for the whole product."""
+    """One value for all elements."""
 
 
 class Tile(_Operand):

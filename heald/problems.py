@@ -1,4 +1,4 @@
-"""Problems of one operator: a matrix product or a convolution, with an epilogue or without."""
+"""Single-operator problems: a GEMM or a convolution, with or without an epilogue."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ SHAPE, FUNCTION, CONSTANTS = "problem.json", "epilogue.py", "constants.npz"
 
 @dataclass(frozen=True)
 class EpilogueSource:
-    """A function that finishes sums: what it says, and a text of its own that says the same."""
+    """The function of an epilogue, and an equivalent text that needs nothing else of its file."""
 
     function: EpilogueFunction
     text: str
 
     @classmethod
     def read(cls, text: FunctionText) -> EpilogueSource:
-        """Raises `InputError` with file, line and column for what an epilogue cannot say."""
+        """Read an epilogue; raises `InputError` with file, line and column if it is not one."""
         return cls(read_epilogue(text), text.standalone())
 
 
 def epilogue(function: Callable[..., Any]) -> EpilogueSource:
-    """Read a function as what becomes of each sum of a product before it is stored (a decorator).
+    """Decorator: turn a function into an epilogue, which computes each stored element from a sum.
 
     The first parameter is the sum, int32. The others are operands: one value per output column by default, or
-    as annotated `Row`, `Scalar` or `Tile` (one per element). The function is read as text, never called.
-    Raises `InputError` with file, line and column.
+    as annotated with `Row`, `Scalar` or `Tile` (one per element). The source text is compiled; the function
+    is never called. Raises `InputError` with file, line and column.
     """
     return EpilogueSource.read(FunctionText.from_function(function))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One operator to compile; without an epilogue its result is int32.
+    """One operator to compile, `shape`, with an optional epilogue; without one, its result is int32.
 
-    `constants` are operands of the epilogue by name; the others are inputs.
+    `constants` maps operands of the epilogue to values; its other operands are inputs.
     """
 
     shape: Product | Convolution
@@ -105,7 +105,7 @@ class Problem:
 
 
 def from_files(files: Mapping[str, bytes]) -> Problem:
-    """The problem that `Problem.files` wrote; raises `InputError` for files that are none."""
+    """Read a problem that `Problem.files` wrote; raises `InputError` if the files are not one."""
     try:
         told = json.loads(files[SHAPE])
         shape = _convolution(told["conv"]) if "conv" in told else Product(**_tuples(told["matmul"]))
@@ -119,7 +119,7 @@ def from_files(files: Mapping[str, bytes]) -> Problem:
                 constants = dict(arrays)
         return Problem(shape, source, told["out"], constants)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{SHAPE}: is no problem of this version: {error}") from None
+        raise InputError(f"{SHAPE}: is not a problem of this version: {error}") from None
 
 
 def _convolution(values: Mapping[str, Any]) -> Convolution:
@@ -147,11 +147,11 @@ def matmul(
     transposed_b: bool = False,
     **constants: npt.ArrayLike,
 ) -> Problem:
-    """A matrix product of int8 or uint8 elements: A [m, k] times B [k, n].
+    """A GEMM of int8 or uint8 elements: A [m, k] times B [k, n].
 
-    Without an epilogue the result is int32; with one it is `out`, int8, uint8 or int32, wrapped as NumPy
-    casts. `constants` are operands of the epilogue by name. Transposed operands are stored [k, m] and [n, k],
-    `batch` holds the axes before the matrices. Raises `InputError` for what does not fit.
+    Without an epilogue the result is int32. With one, its type is `out` (int8, uint8 or int32), to which
+    values wrap as in a NumPy cast. `constants` are operands of the epilogue by name. Transposed operands are
+    stored as [k, m] and [n, k]; `batch` holds leading axes. Raises `InputError` for an invalid argument.
     """
     if not isinstance(batch, Sequence):
         raise InputError(f"batch must be a sequence of whole numbers, not {batch!r}")
@@ -185,11 +185,12 @@ def conv(
     zero_b: int = 0,
     **constants: npt.ArrayLike,
 ) -> Problem:
-    """A convolution: weights A [out_channels, channels / groups, kernel] over images B.
+    """A convolution of images B with weights A.
 
-    `stride`, `pad` and `dilation` are one number, or one for rows and one for columns; `pad` may also be
-    (top, left, bottom, right) as in ONNX. An operand of the epilogue has one value per output channel by
-    default. The rest is as for `matmul`.
+    A is [out_channels, channels / groups, kernel_rows, kernel_cols], B [images, channels, rows, cols].
+    `stride`, `pad` and `dilation` are one number, or one each for rows and columns; `pad` may also be (top,
+    left, bottom, right), as in ONNX. By default, operands of the epilogue have one value per output channel.
+    Everything else is as for `matmul`.
     """
     strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
     four = isinstance(pad, Sequence) and len(pad) == 4

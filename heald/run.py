@@ -1,4 +1,4 @@
-"""A run: what came out, whether it is right, and its page, trace and waves."""
+"""A run on the RTL: its results, whether they are verified, and its report, trace and waveforms."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from sw.check import Verdict
 
 @dataclass(kw_only=True, repr=False)
 class Run:
-    """What became of a model, problem, tile program or loop on the RTL.
+    """The run of a model, problem, tile program or loop on the RTL.
 
-    `title` is what ran, `memories` are those behind the ports, `results` has an entry for each program.
-    `reference` is what results were compared with, `waves` the file of waves that the simulator wrote.
-    `advice` is what bounds it and what would help, once `advise` or `report` was called.
+    `title` names what ran, `memories` holds the settings of the memories, and `results` has an entry per
+    program. `reference` names what results were compared with. `waves` is the waveform file, if one was
+    written. `advice` says what bounds the run and what would help, once `advise` or `report` was called.
     """
 
     title: str
@@ -58,32 +58,32 @@ class Run:
 
     @property
     def verified(self) -> bool:
-        """Whether all checks hold: results, cycles, warps, configurations."""
+        """Whether all checks passed: results, cycles, warps, bitstreams."""
         return all(c.ok for c in self.checks)
 
     @property
     def failure(self) -> str:
-        """What does not hold of the first check that fails; empty where all hold."""
+        """Why the first failed check failed; empty if all passed."""
         return next((c.detail for c in self.checks if not c.ok), "")
 
     @property
     def cycles(self) -> int:
-        """Cycles that were observed on the RTL."""
+        """Cycles observed on the RTL."""
         return sum(r.observed.cycles for r in self.results)
 
     @property
     def model_cycles(self) -> int | None:
-        """Cycles that the cycle model predicted; None on a board, where they are compared with nothing."""
+        """Cycles predicted by the cycle model; None on a board, where cycles are not compared."""
         return sum(r.predicted.cycles for r in self.results)
 
     @property
     def bound_cycles(self) -> int:
-        """Least cycles of all programs."""
+        """Lower bound of the cycles of all programs."""
         return sum(r.bound_cycles for r in self.results)
 
     @property
     def events(self) -> int:
-        """Events that were compared."""
+        """Number of events that were compared."""
         return sum(len(r.observed.events) for r in self.results)
 
     @property
@@ -93,32 +93,32 @@ class Run:
 
     @property
     def utilization(self) -> float:
-        """Multiply-accumulates by what the array could have done in all cycles."""
+        """Multiply-accumulates as a fraction of what the array could have done in these cycles."""
         return utilization(self.macs, self.cycles, self.config)
 
     @property
     def sim_seconds(self) -> float:
-        """How long the simulation of all programs took."""
+        """Seconds that the simulation of all programs took."""
         return sum(r.observed.seconds for r in self.results)
 
     @property
     def first_divergence(self) -> tuple[Result, Divergence] | None:
-        """The first result whose prediction differs, and how."""
+        """The first result whose cycles differ from the prediction, and where."""
         return next(((r, r.divergence) for r in self.results if r.divergence is not None), None)
 
     @property
     def divergence(self) -> Divergence | None:
-        """Where model and RTL differ first, None if they agree: `cycle`, `warp`, `pc`, `expected`, `got`."""
+        """The first difference of RTL and model: `cycle`, `warp`, `pc`, `expected`, `got`; None if equal."""
         return self.first_divergence[1] if self.first_divergence else None
 
     @property
     def rejected(self) -> tuple[Result, Verdict] | None:
-        """The first result whose warps the checker does not accept, and why."""
+        """The first result whose warps the checker rejects, and why."""
         return next(((r, r.checked) for r in self.results if not r.checked.ok), None)
 
     @property
     def configurations(self) -> Mapping[str, Sequence[str]]:
-        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        """Bitstreams of the CGRA by name, with the differences between each and its loop."""
         return {}
 
     @property
@@ -133,7 +133,7 @@ class Run:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What was compared, and whether it holds: results, cycles, warps, configurations of the CGRA."""
+        """Every check and its outcome: results, cycles, warps, bitstreams of the CGRA."""
         checks = (self._results_check(), *runs_checks(self.results))
         if not self.configurations:
             return checks
@@ -149,7 +149,7 @@ class Run:
         )
 
     def report(self, file: str | Path) -> None:
-        """Write the page of the run (HTML); raises `InputError` for a file that cannot be written."""
+        """Write the report of the run (HTML); raises `InputError` if the file cannot be written."""
         # Draws with libraries that take time to import.
         from heald.report.html import render
 
@@ -157,9 +157,9 @@ class Run:
         render.write(self.page(), Path(file))
 
     def advise(self, progress: Progress = lambda text: None) -> Advice | None:
-        """What bounds it, and what would help most: other machines are compiled for and predicted.
+        """Find what bounds the run and what would help most, by compiling for changed machines.
 
-        Page and JSON have it from then on. None of a loop on the CGRA, and where the machine stopped.
+        The report and the JSON include it afterwards. None for a loop on the CGRA and for a run that stopped.
         """
         predict = None if any(r.predicted.error for r in self.results) else self._predictor()
         if self.advice is None and predict is not None and self.model_cycles:
@@ -171,21 +171,21 @@ class Run:
         return self.advice
 
     def _predictor(self) -> Predictor | None:
-        """What predicts its cycles on other machines."""
+        """A function that predicts its cycles on other machines."""
         (result,) = self.results
         return result.elsewhere if isinstance(result, ProgramResult) else None
 
     def page(self) -> RunReport:
-        """What the page of the run shows."""
+        """The contents of the report."""
         return of_programs(self._page(), self.results)
 
     def _page(self) -> RunReport:
-        """The page without its programs."""
+        """The contents of the report without its programs."""
         about = (self.title, self.config, self.memories, self.checks)
         return RunReport(*about, (), (), facts=self._facts(), advice=self.advice)
 
     def _facts(self) -> dict[str, str]:
-        """How long everything took, and by what, for people."""
+        """Simulator and run times, as text for people."""
         speed = self.cycles / self.sim_seconds if self.sim_seconds else 0.0
         return {
             "simulator": self.sim or "unknown",
@@ -196,9 +196,9 @@ class Run:
         }
 
     def trace(self, file: str | Path) -> None:
-        """Write a trace for Perfetto (JSON), the events of model and RTL beside each other.
+        """Write a trace for Perfetto (JSON) with the events of both model and RTL.
 
-        Raises `InputError` for a file that cannot be written.
+        Raises `InputError` if the file cannot be written.
         """
         parts = [
             (r.job, {f"{r.name} (model)": r.predicted, f"{r.name} (RTL)": r.observed}) for r in self.results
@@ -206,11 +206,11 @@ class Run:
         write_text(Path(file), json.dumps(trace.documents(self.config, parts)))
 
     def compare_reference(self) -> Any:
-        """Raises `InputError`: only a model can be compared with onnxruntime."""
-        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
+        """Compare with onnxruntime; raises `InputError`, because only a model can be compared."""
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, and {self.title} is not one")
 
     def compare(self, other: Any) -> Comparison:
-        """Another run, or a prediction, beside this one; raises `InputError` for anything else."""
+        """Compare this run with another run or a prediction; raises `InputError` for anything else."""
         return Comparison(Side.of_run(self), Side.of_run(other))
 
     def as_dict(self) -> dict[str, Any]:
@@ -276,9 +276,9 @@ def run_prepared(
     progress: Progress = lambda text: None,
     **fields: Any,
 ) -> RunT:
-    """Run a tile program or kernel and compare everything; `fields` are those of the run that is made.
+    """Run a tile program or kernel and verify it; `fields` are further fields of the `Run`.
 
-    Raises `InputError` where its warps wait for each other.
+    Raises `InputError` if its warps deadlock.
     """
     prediction = prepared.prediction
     if prediction.checked.deadlock:
@@ -289,6 +289,6 @@ def run_prepared(
 
 
 def run_program(prepared: PreparedProgram, simulator: Callable[[], Simulator], **options: Any) -> Run:
-    """Run a tile program and compare everything; `options` are those of `run_prepared`."""
+    """Run a tile program and verify it; `options` are those of `run_prepared`."""
     options |= {"compile_seconds": prepared.compile_seconds, "reference": "the sequential execution"}
     return run_prepared(prepared, simulator, Run, **options)

@@ -1,7 +1,7 @@
-"""One session: compile a source for a machine, predict its cycles, run it on the RTL, and compare.
+"""Compile a source for a machine, predict its cycles, run it on the RTL, and compare.
 
 A source is a model (a path, bytes or `onnx.ModelProto`), a problem of `heald.problems`, or a tile program.
-Whatever it is, `compile` gives a `Model`, and a model gives predictions and runs.
+`compile` turns any of them into a `Model`, which makes predictions and runs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def memories(
     stall: int | None = None,
     base: int = 0,
 ) -> MemorySettings:
-    """The memories behind the ports; raises `InputError` for unknown ports and numbers out of range."""
+    """Settings of the memory behind each port; raises `InputError` for unknown ports or bad values."""
     ports: dict[str, Any] = {}
     for name, given in (("latency", latency), ("bandwidth", bandwidth)):
         if given is not None and not isinstance(given, Mapping):
@@ -72,9 +72,9 @@ def memories(
 
 @dataclass(frozen=True, repr=False)
 class Model(ABC):
-    """A source that was compiled for a machine; `title` is what it is called in results.
+    """A source compiled for a machine. Results refer to it by its `title`.
 
-    `inputs` and `outputs` hold shape and NumPy type of everything that a run takes and gives, by name.
+    `inputs` and `outputs` map the name of each argument and result of a run to its shape and NumPy type.
     """
 
     machine: Machine
@@ -84,10 +84,10 @@ class Model(ABC):
 
     @abstractmethod
     def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
-        """Inputs as a run takes them: by name, checked. Raises `InputError` for what does not fit.
+        """Check inputs and return them by name, as a run takes them. Raises `InputError` if one does not fit.
 
-        Without inputs they are drawn from the seed; those of a tile program are drawn when it runs. `exact`
-        refuses arrays of other types, even where their values fit.
+        Without `inputs`, random ones are drawn from `seed`; those of a tile program are drawn when it runs.
+        `exact` refuses arrays of other types, even if their values fit.
         """
 
     def predict(
@@ -99,9 +99,9 @@ class Model(ABC):
         bandwidth: Mapping[str, int] | None = None,
         latency: Mapping[str, int] | None = None,
     ) -> Prediction:
-        """Cycles by the cycle model alone, with arguments as for `run`.
+        """Predict the cycles with the cycle model, without a simulation. Arguments are as for `run`.
 
-        Inputs matter only where a program's addresses depend on them; of a tile program parameters do.
+        Inputs matter only if addresses depend on them, as they do on the parameters of a tile program.
         """
         whole_number("seed", seed, 0)
         settings = memories(self.machine.config, latency, bandwidth, stall)
@@ -121,17 +121,17 @@ class Model(ABC):
         host_only: bool = False,
         progress: Progress | None = None,
     ) -> Run:
-        """Run on the RTL and compare results, cycles, warps and configurations.
+        """Run on the RTL and verify results, cycles, warps and bitstreams.
 
-        `inputs` is one array, a tuple or list in the order of `self.inputs`, or a dictionary; without them
-        they are random, drawn from `seed`. An array of another type is taken where its values fit, floats
-        are rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
-        board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
-        cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls, `base` where
-        its address 0 lies. `waves` is a file for waves, .fst or .vcd, of a model that is one program, or
-        `Waves`, which says which cycles and which parts of the machine it gets. With
-        `host_only` a model of which nothing runs on the machine counts as verified too. A difference never
-        raises, it is in the result; `InputError` is raised for inputs that do not fit and missing tools.
+        `inputs` is one array, a tuple or list in the order of `self.inputs`, or a dictionary. By default they
+        are random, drawn from `seed`. An array of another type is accepted if its values fit; floats are
+        rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a board
+        (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per cycle) and
+        `latency` (cycles) map ports to numbers. `stall` is the seed of random memory stalls, and `base` the
+        base address in memory. `waves` is a waveform file, .fst or .vcd, or a `Waves`, which also selects
+        cycles and parts of the machine. It needs a model that is one program. With `host_only`, a model that
+        runs entirely on the host counts as verified. A failed check does not raise; it is in the result.
+        Raises `InputError` for inputs that do not fit and for missing tools.
         """
         whole_number("seed", seed, 0)
         arrays = self.given(inputs, seed)
@@ -152,8 +152,8 @@ class Model(ABC):
         return replace(run, host_only=host_only) if isinstance(run, ModelRun) else run
 
     def check_reference(self) -> None:
-        """Raises `InputError` where a run cannot be compared with onnxruntime."""
-        raise InputError(f"a comparison with onnxruntime needs an ONNX model, {self.title} is none")
+        """Raise `InputError` if runs cannot be compared with onnxruntime."""
+        raise InputError(f"a comparison with onnxruntime needs an ONNX model, and {self.title} is not one")
 
     def __repr__(self) -> str:
         return f"<{self.title} for machine {self.machine.config.name}>"
@@ -166,9 +166,9 @@ class Model(ABC):
 
     @abstractmethod
     def save(self, directory: str | Path) -> dict[str, int]:
-        """Write the directory that `heald compile -o` writes; `load` reads it. Raises `InputError`.
+        """Write a compiled directory, like `heald compile -o`; `load` reads it back.
 
-        Returns the sizes of its files in bytes, by path.
+        Returns the size of each file in bytes, by path. Raises `InputError` if it cannot be written.
         """
 
     @abstractmethod
@@ -183,7 +183,7 @@ class Model(ABC):
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
     def _named(self, inputs: Any, exact: bool) -> dict[str, np.ndarray]:
-        """Inputs by name, unless `exact` in the types of the model where that loses nothing."""
+        """Inputs by name; unless `exact`, converted to the model's types where that loses nothing."""
         if not isinstance(inputs, Mapping):
             names = list(self.inputs)
             several = isinstance(inputs, tuple) or (isinstance(inputs, list) and len(names) > 1)
@@ -197,9 +197,9 @@ class Model(ABC):
 
 @dataclass(frozen=True, repr=False)
 class GraphModel(Model):
-    """A graph of operators as programs of the machine and steps of the host.
+    """A compiled graph of operators: programs of the machine and steps of the host.
 
-    `bound` are inputs that became constants when it was compiled.
+    `bound` holds the inputs that compilation turned into constants.
     """
 
     source: GraphSource
@@ -226,7 +226,7 @@ class GraphModel(Model):
         for name in named.keys() & self.bound.keys():
             if not np.array_equal(named.pop(name), self.bound[name]):
                 raise InputError(
-                    f"input {name!r} became a constant with another value: compile with this one"
+                    f"input {name!r} was compiled as another constant: compile again with this one"
                 )
         return draw_inputs(self.compiled.network, seed, named)
 
@@ -268,7 +268,7 @@ class GraphModel(Model):
     ) -> Run:
         count = len(self.compiled.programs)
         if waves and count != 1:
-            raise InputError(f"waves must be given for one program, this model is {count}")
+            raise InputError(f"waves must be of one program, this model has {count}")
         return run_model(
             self.compiled, inputs, settings, build, title=self.title, source=self._onnx, **options
         )
@@ -282,10 +282,10 @@ class GraphModel(Model):
 
 @dataclass(frozen=True, repr=False)
 class ProgramModel(Model):
-    """A tile program; it is bound to the values of its parameters, and compiled, when it runs.
+    """A tile program, compiled for the values of its parameters when it runs.
 
-    Inputs are parameters, which are numbers, and buffers in memory; a size that a parameter decides is its
-    text. `after` gets what each stage of the compiler makes.
+    Its inputs are its parameters, which are integers, and its buffers in memory. A size that depends on a
+    parameter is given as its expression's text. `after` is called with the result of each compiler stage.
     """
 
     program: Program
@@ -345,17 +345,16 @@ def compile(
 ) -> Model:
     """Compile a source for a machine.
 
-    `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
-    compiled model, whose source is compiled again and keeps its `allow_host`, `dims`, `dynamic` and
-    `fixed_point`.
-    `allow_host` leaves operators that the machine cannot execute to the host; `dims` gives sizes that the
-    model leaves open, by their name or INPUT.AXIS; `dynamic` quantises the other side of products with
-    quantised weights at run time; `fixed_point` computes real numbers that have no exact form in fixed point,
-    to a stated error. `bandwidth`, `latency` and `stall` are those of the run that tiles are
-    chosen for; `refine` puts so many plans of every product through the cycle model and takes the quickest.
-    `inputs` hold values of scales, zero points and shapes that are inputs of a model, which the compiler must
-    know; if it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it
-    made. Raises `InputError` for what cannot be read, and for what the machine cannot do.
+    `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem or a tile program. A
+    compiled model is compiled again with its own `allow_host`, `dims`, `dynamic` and `fixed_point`.
+    `allow_host` leaves operators that the machine cannot execute to the host. `dims` sets sizes that the
+    model leaves open, by their name or as INPUT.AXIS. `dynamic` quantises activations at run time where only
+    the weights are quantised. `fixed_point` uses fixed point, with a stated error bound, where no exact
+    integer form exists. Tiles are chosen for `bandwidth`, `latency` and `stall`, as given to `run`. `refine`
+    is the number of plans of each GEMM that the cycle model compares. `inputs` holds scales, zero points and
+    shapes that are inputs of the model but must be known to the compiler; if empty, they are drawn from
+    `seed`. `after` is called with the name and the result of each stage. Raises `InputError` if the source
+    cannot be read or the machine cannot execute it.
     """
     hardware = machine_of(machine)
     settings = memories(hardware.config, latency, bandwidth, stall)
@@ -374,7 +373,7 @@ def compile(
             options: dict[str, Any] = {"bandwidth": settings.bandwidth}
             if refine:
                 if not any(map(stores_sums, graph.operators)):
-                    raise InputError("refine goes with products whose sums are results, there is none")
+                    raise InputError("refine goes with GEMMs whose sums are results, there is none")
                 options["blockings"] = refined_blockings(graph, config, settings, refine)
             return compile_model(graph, config, after, say, **options)
 
@@ -383,7 +382,7 @@ def compile(
 
 
 def load(directory: str | Path) -> Model:
-    """A model that `Model.save` or `heald compile` wrote; raises `InputError` for files that changed."""
+    """Load a directory of `Model.save` or `heald compile`; raises `InputError` if its files have changed."""
     path = Path(directory)
     config, found = bundle.load(path)
     if isinstance(found, Program):
@@ -393,10 +392,10 @@ def load(directory: str | Path) -> Model:
 
 
 def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:
-    """Two runs or predictions side by side.
+    """Compare two runs or predictions.
 
-    Each is a `Run`, a prediction, a file of `heald run --json`, or a directory of `heald compile`, which the
-    cycle model predicts. Raises `InputError` for what is none of them.
+    Each is a `Run`, a prediction, an output file of `heald run --json`, or a directory of `heald compile`,
+    whose cycles are predicted. Raises `InputError` for anything else.
     """
     with shown(progress) as say:
         return Comparison(*(_side(given, say) for given in (a, b)))

@@ -1,4 +1,4 @@
-"""Explorations from Python: which machine to build for given models."""
+"""Design-space exploration from Python: find the machine to build for given models."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _EXPORTED = re.compile(r"point-(?:0|[1-9][0-9]*)\.toml")
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """What an exploration found; `found` has everything, the properties are lists for a table.
+    """The results of an exploration: all of them in `found`, as lists of rows in the properties.
 
-    `storage` is the database in which it was kept.
+    `storage` is the database that holds the study.
     """
 
     found: Exploration
@@ -55,7 +55,7 @@ class Study:
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """All points: number, state, reason, parameters and metrics by name (docs/explore.md)."""
+        """All points as dictionaries: number, state, reason, parameters and metrics (docs/explore.md)."""
         return [_row(point) for point in self.found.points]
 
     @property
@@ -64,7 +64,7 @@ class Study:
         return [_row(self.found.point(number)) for number in self.found.front]
 
     def machine(self, number: int) -> Any:
-        """The machine of a point; raises `InputError` for a number that is no point."""
+        """The machine of a point; raises `InputError` if there is no point of this number."""
         try:
             point = self.found.point(number)
         except KeyError:
@@ -72,16 +72,16 @@ class Study:
         return machine(self.space.machine(point.parameters))
 
     def compare(self, number: int) -> list[Comparison]:
-        """Each model on the base machine (A) and on the machine of a point (B), by the exact cycle model.
+        """Compare each model on the base machine (A) and on a point's machine (B), with the cycle model.
 
-        Raises `InputError` for a number that is no point, and where a machine does not take a model.
+        Raises `InputError` if there is no such point, or if a machine cannot execute a model.
         """
         machines = {f"{self.space.base.name}, the base": self.space.base}
         machines |= {f"point {number}": self.machine(number).config}
         return [Comparison(*(_side(m, c, name) for name, c in machines.items())) for m in self.models]
 
     def report(self, file: str | Path) -> None:
-        """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
+        """Write the report of the exploration (HTML); raises `InputError` if the file cannot be written."""
         from heald.report.explore import page
 
         grids = (self.space.base.cgra, *self.space.grids.values())
@@ -89,7 +89,7 @@ class Study:
         write_text(Path(file), page(self.found, {grid.name: grid for grid in grids if grid is not None}))
 
     def csv(self, file: str | Path) -> None:
-        """Write all points as a table; raises `InputError` for a file that cannot be written."""
+        """Write all points as a CSV table; raises `InputError` if the file cannot be written."""
         out = io.StringIO()
         names = [p.name for p in self.found.parameters]
         writer = csv.writer(out)
@@ -106,9 +106,9 @@ class Study:
         write_text(Path(file), out.getvalue())
 
     def export(self, directory: str | Path) -> None:
-        """Write the machines of the front as TOML files that `--hw` takes; those of other points go.
+        """Write the non-dominated machines as TOML files for `--hw`, and remove those of other points.
 
-        Raises `InputError` where that is not possible.
+        Raises `InputError` if that is not possible.
         """
 
         def fill(folder: Path) -> None:
@@ -120,7 +120,7 @@ class Study:
         write_directory(Path(directory), fill, _EXPORTED.fullmatch)
 
     def print(self, console: Console) -> None:
-        """The front for people, reasons, and what matters."""
+        """Print the front, the reasons for refused points, and the importance of parameters."""
         found = self.found
         console.print()
         console.print(Text(summary(found)))
@@ -223,15 +223,15 @@ def explore(
     progress: Progress | None = None,
     **options: Any,
 ) -> Study:
-    """Explore machines for models: cycles, resources, clock and energy of each (docs/explore.md).
+    """Search a design space for the machine to build for some models (docs/explore.md).
 
     `space` is the path of a SPACE.toml, its contents, or only the parameters with their values. `base` is the
-    machine whose other fields all points have. `models` is a list of what `compile` takes (but no tile
-    programs), or one of them. `storage` keeps the study, so that the same call goes on where an earlier one
-    ended; without it nothing is kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`,
-    `synthesis`, `seed`, `energy`, `allow_host`, `dims`, `fixed_point` and `sim`, as of the command. Points
-    are evaluated by other processes, so a script must call this under `if __name__ == "__main__":`. Raises
-    `InputError` for what does not make sense.
+    machine that supplies all other fields. `models` is one source of `compile` or a list of them, except tile
+    programs. `storage` is the database of the study, with which the same call resumes an interrupted search;
+    by default nothing is kept. `options` are those of `heald explore`: `sampler`, `trials`, `executor`,
+    `confirm`, `family`, `synthesis`, `seed`, `energy`, `allow_host`, `dims`, `fixed_point` and `sim`. Points
+    are evaluated in other processes, so a script must call this under `if __name__ == "__main__":`. Raises
+    `InputError` for invalid arguments.
     """
     unknown = sorted(options.keys() - command.Request.__dataclass_fields__.keys())
     if unknown:
@@ -253,9 +253,9 @@ def explore(
 
 
 def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
-    """Explore as a request asks; `tell` hears of every point that is done, `say` of the rest.
+    """Run the exploration of a request; `tell` reports finished points, `say` everything else.
 
-    After an interrupt it says what there is, and how to go on. Raises `InputError` for what makes no sense.
+    An interrupt reports what was found and how to resume. Raises `InputError` for an invalid request.
     """
     prepared = command.prepare(request)
     storage = without_password(prepared.storage)
@@ -266,7 +266,7 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
         processes.heard()
         with contextlib.suppress(InputError):
             say(summary(command.kept_so_far(prepared)))
-        say(f"all of it is in {storage}: the same command goes on from here")
+        say(f"all points are in {storage}: the same command resumes from here")
         raise
     return Study(found, prepared.space, storage, prepared.loaded)
 

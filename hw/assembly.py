@@ -1,9 +1,9 @@
 """Assembler and disassembler, driven by the table in `hw.isa`.
 
-One instruction per line: optional predicate (`@r3` when r3 is not 0, `@!r3` when it is), name,
-operands in field order, separated by commas. Parameters are written by name. A label stands on a line of
-its own (`L2:`) and names the instruction after it: `loop r1, L2` repeats what stands before the label,
-`jump L2` continues there. Numbers in their place are those of the instruction word.
+One instruction per line: optional predicate (`@r3` if r3 is not 0, `@!r3` if it is), name, operands in field
+order, separated by commas. Parameters are written by name. A label is on a line of its own (`L2:`) and names
+the instruction after it: `loop r1, L2` repeats the instructions up to the label, and `jump L2` continues
+there. A number instead of a label is that of the instruction word.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Code:
 
 
 def encode(code: Code) -> int:
-    """The 32-bit word; raises `InputError` when a value does not fit its field."""
+    """The 32-bit word; raises `InputError` if a value does not fit its field."""
     spec = isa.INSTRUCTIONS.get(code.name)
     if spec is None:
         raise InputError(f"unknown instruction {code.name!r}")
@@ -66,7 +66,7 @@ def _fit(name: str, what: str, value: int, bits: int, signed: bool) -> int:
 
 
 def decode(word: int) -> Code | None:
-    """The instruction that a word stands for, or None for an opcode that does not exist."""
+    """The instruction that a word encodes, or None for an unknown opcode."""
     spec = isa.BY_OPCODE.get(word >> isa.OPCODE_LOW & (1 << isa.OPCODE_BITS) - 1)
     if spec is None:
         return None
@@ -81,7 +81,7 @@ def decode(word: int) -> Code | None:
 
 
 def illegal(code: Code | None, config: MachineConfig) -> str | None:
-    """Why a machine of this configuration stops at the instruction, or None when it does not."""
+    """Why a machine of this configuration stops at the instruction, or None if it does not."""
     if code is None:
         return "no such opcode"
     if code.predicate >= config.registers:
@@ -99,7 +99,7 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
 
 
 def disassemble(code: Code, label: str | None = None) -> str:
-    """The instruction as text that `assemble` reads back; `label` is where a loop ends or a jump goes."""
+    """The instruction as text that `assemble` reads back; `label` is a loop's end or a jump's target."""
     parts = []
     for f in code.spec.fields:
         value = code.fields[f.name]
@@ -118,14 +118,14 @@ def disassemble(code: Code, label: str | None = None) -> str:
 
 
 def disassemble_words(words: Iterable[int]) -> list[str]:
-    """Text of a program, a line each; a word that is no instruction becomes `.word 0x...`."""
+    """The text of a program, one line per word; a word that is not an instruction is `.word 0x...`."""
     return [_text_of_word(word, _exact(word)) for word in words]
 
 
 def listing(words: Iterable[int]) -> str:
-    """Text of a program with labels where loops end and jumps go; `assemble` gives the words again.
+    """The text of a program with labels for loops and jumps; `assemble` returns the same words.
 
-    What cannot be a label, a loop or jump that leaves the program, keeps its number.
+    A loop or jump that leaves the program, or whose target cannot be a label, keeps its number.
     """
     words = list(words)
     codes = [_exact(word) for word in words]
@@ -161,7 +161,7 @@ def with_labels(lines: Sequence[str], names: Mapping[int, str]) -> str:
 
 
 def _exact(word: int) -> Code | None:
-    """The instruction of a word that has no bits beside it."""
+    """The instruction of a word, if its unused bits are 0."""
     code = decode(word)
     return code if code and encode(code) == word else None
 
@@ -171,9 +171,9 @@ def _text_of_word(word: int, code: Code | None, label: str | None = None) -> str
 
 
 def assemble(text: str, place: str = "assembly") -> list[int]:
-    """Words of a program text; raises `InputError` with the line for what is wrong.
+    """The words of a program text; raises `InputError` with the line of a mistake.
 
-    Empty lines are skipped. `.word N` gives a word as it is.
+    Empty lines are skipped. `.word N` stands for a word as it is.
     """
     lines: list[tuple[int, str]] = []
     places: dict[str, int] = {}
@@ -224,7 +224,7 @@ def _assemble_line(line: str, index: int, places: Mapping[str, int]) -> int:
 
 
 def _distance(name: str, label: str, index: int, places: Mapping[str, int]) -> int:
-    """How far the instruction of a label is from the one after this."""
+    """The distance from the next instruction to a label's."""
     if label not in places:
         raise InputError(f"{name}: there is no label {label}")
     distance = places[label] - index - 1
@@ -251,7 +251,7 @@ def _number(what: str, text: str) -> int:
 
 
 def _check_loops(words: list[int], place: str) -> None:
-    """Refuse what the loop hardware cannot do: shared ends, bodies past the end, jumps across borders."""
+    """Reject loops that the hardware cannot execute: shared ends, ends past the program, crossing jumps."""
     open_loops: list[tuple[int, int]] = []
     for pc, word in enumerate(words):
         code = decode(word)

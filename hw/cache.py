@@ -1,7 +1,7 @@
-"""Where results are kept that are costly to make, and the names under which they are found again.
+"""The cache of results that are expensive to make, and the keys under which they are found.
 
-What is kept has checksums: a result that was damaged is made again. A cache that may not be written costs
-time and nothing else. Several users may share one; its permissions say what they may do (docs/cli.md).
+Results have checksums, and a damaged result is made again. A read-only cache only costs time. Several users
+may share one; its permissions say what they may do (docs/cli.md).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Make = Callable[[Path, Path], None]
 
 
 def directory() -> Path:
-    """Where results are kept: `$HEALD_CACHE`, or `heald` in the user's cache directory."""
+    """The directory of the cache: `$HEALD_CACHE`, or `heald` in the user's cache directory."""
     return Path(os.environ.get(VARIABLE) or platformdirs.user_cache_dir("heald", appauthor=False)).absolute()
 
 
 def fingerprint(parts: Iterable[str]) -> str:
-    """Twenty-four hexadecimal digits that stand for a sequence of texts."""
+    """Twenty-four hexadecimal digits that identify a sequence of texts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -56,9 +56,9 @@ def unwritable(root: Path, error: OSError) -> InputError:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of the cache such that others see all of it or nothing, unless the cache is read-only.
+    """Write a cache file atomically, unless the cache is read-only.
 
-    Raises `InputError` when the cache cannot be written for another reason.
+    Raises `InputError` if the cache cannot be written for another reason.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +79,12 @@ def write(path: Path, text: str) -> None:
 
 
 def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
-    """The directory of result `key` and the seconds that making it took now (0.0 when it was there).
+    """The directory of result `key`, and the seconds that making it took now (0.0 if it was there).
 
-    `make(folder, log)` fills a fresh directory beside the final one and may write a log, which stays. The
+    `make(folder, log)` fills a fresh directory beside the final one and may write a log, which is kept. The
     directory gets its name when it is complete and on the disk, so an interrupted run leaves nothing that
-    looks finished; of two runs that start at once, one makes and the other waits. Where the cache may only be
-    read, the result lies in a temporary directory until this process ends. Raises `InputError` when the cache
+    looks finished. If two runs start at once, one makes the result and the other waits. With a read-only
+    cache, the result is in a temporary directory until this process ends. Raises `InputError` if the cache
     cannot be written for another reason, and whatever `make` raises.
     """
     root = directory() / kind
@@ -127,7 +127,7 @@ def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
 
 
 def _fresh(root: Path, key: str, final: Path) -> Path:
-    """An empty directory to make a result in, once all that earlier ones left is gone, broken results too."""
+    """An empty directory for a new result, after removing leftovers and damaged results."""
     if final.exists():
         final.rename(Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root)) / "broken")
     for left in root.glob(f"{key}.part-*"):
@@ -142,12 +142,12 @@ _asides = threading.Lock()
 
 @functools.cache
 def _folder_aside() -> tempfile.TemporaryDirectory[str]:
-    """A directory that goes when this process ends."""
+    """A directory that is removed when this process ends."""
     return tempfile.TemporaryDirectory(prefix="heald-cache-")
 
 
 def _made_aside(kind: str, key: str, make: Make) -> tuple[Path, float]:
-    """The same as `cached` in a temporary directory."""
+    """The same as `cached`, in a temporary directory."""
     begin = time.perf_counter()
     place = (str(directory()), kind, key)
     with _asides:
@@ -165,7 +165,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _sums(folder: Path) -> str:
-    """The checksums of all files of a result, a line each."""
+    """The checksums of all files of a result, one line each."""
     lines = []
     for path in _files(folder):
         with path.open("rb") as file:
@@ -175,7 +175,7 @@ def _sums(folder: Path) -> str:
 
 
 def _finish(folder: Path) -> None:
-    """Give a result its checksums and permissions, and have it on the disk."""
+    """Give a result its checksums and permissions, and flush it to the disk."""
     (folder / SUMS).write_text(_sums(folder), encoding="utf-8")
     for path in (*_files(folder), folder / SUMS, *(p for p in folder.rglob("*") if p.is_dir()), folder):
         _share(path)
@@ -187,7 +187,7 @@ _compared: dict[Path, tuple[object, ...]] = {}
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a result is there with the files that it was made with."""
+    """Whether a result is complete and undamaged."""
     try:
         sums = (folder / SUMS).read_text(encoding="utf-8")
         found = [path.stat() for path in _files(folder)]
@@ -202,7 +202,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _sync(path: Path) -> None:
-    """Have a file or directory on the disk, where its file system can do that."""
+    """Flush a file or directory to the disk, if its file system can do that."""
     with contextlib.suppress(PermissionError):
         number = os.open(path, os.O_RDONLY)
         try:
@@ -219,7 +219,7 @@ def _mode(path: Path) -> int:
 
 
 def _share(path: Path) -> None:
-    """Give others the rights to something of the cache that they have to the cache itself."""
+    """Give other users the same rights to a cache entry as to the cache itself."""
     with contextlib.suppress(PermissionError):
         wanted, mode = _mode(directory()), _mode(path)
         if not path.is_dir():

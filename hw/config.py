@@ -1,4 +1,4 @@
-"""The configuration of a machine: one frozen object, named presets, a short TOML form.
+"""The configuration of a machine: a frozen dataclass, named presets, and a short TOML form.
 
 `MachineConfig` holds what a person chooses; `Derived` holds everything that follows from it and
 refuses combinations that cannot be built. RTL, compiler and cycle model read sizes only from here.
@@ -50,10 +50,10 @@ def _setting(default: int, low: int, high: int, meaning: str, *, power_of_two: b
 
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
-    """What a hardware architect chooses; every field has a range and a meaning.
+    """The fields that a hardware architect chooses; every field has a range and a meaning.
 
-    Sizes are in bytes, bandwidths in bytes per cycle, latencies in cycles. `derived` holds all that
-    follows. Raises `InputError` when a field is out of range or fields contradict each other.
+    Sizes are in bytes, bandwidths in bytes per cycle, latencies in cycles. `derived` holds everything that
+    follows from them. Raises `InputError` if a field is out of range or fields contradict each other.
     """
 
     name: str = "default"
@@ -73,16 +73,16 @@ class MachineConfig:
     load_b_latency: int = _setting(20, 1, MOST_LATENCY, "read latency of port load B")
     load_c_latency: int = _setting(20, 1, MOST_LATENCY, "read latency of port load C")
     store_latency: int = _setting(20, 1, MOST_LATENCY, "write response latency of port store")
-    warps: int = _setting(6, 1, 16, "warps, which take turns at one sequencer")
-    registers: int = _setting(32, 8, 32, "scalar registers of a warp, r0 (always 0) included")
+    warps: int = _setting(6, 1, 16, "warps, which share one sequencer")
+    registers: int = _setting(32, 8, 32, "scalar registers per warp, including r0 (always 0)")
     channels: int = _setting(16, 1, 64, "sync channels")
-    channel_depth: int = _setting(8, 8, 255, "most tokens that a channel holds")
-    imem_words: int = _setting(512, 32, 16384, "instruction words of a warp", power_of_two=True)
-    loop_depth: int = _setting(6, 1, 16, "hardware loops that may nest")
-    queue_depth: int = _setting(2, 1, 16, "operations that wait in an engine's queue")
+    channel_depth: int = _setting(8, 8, 255, "tokens that a channel can hold")
+    imem_words: int = _setting(512, 32, 16384, "instruction words per warp", power_of_two=True)
+    loop_depth: int = _setting(6, 1, 16, "nesting depth of hardware loops")
+    queue_depth: int = _setting(2, 1, 16, "operations that an engine's queue can hold")
     windows: int = _setting(2, 1, 12, "memory windows that the host can open")
-    convolutions: bool = _switch(True, "load B forms the patches of convolutions (load_b_conv)")
-    cgra: Fabric | None = field(default=None, metadata={"meaning": "the CGRA grid; None: there is none"})
+    convolutions: bool = _switch(True, "load B can form the patches of convolutions (load_b_conv)")
+    cgra: Fabric | None = field(default=None, metadata={"meaning": "the CGRA; None for no CGRA"})
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -94,33 +94,34 @@ class MachineConfig:
 
     @functools.cached_property
     def derived(self) -> Derived:
-        """All that follows from the choices, computed and checked in one place."""
+        """Everything that follows from the fields, computed and checked in one place."""
         return Derived(self)
 
     @functools.cached_property
     def hash(self) -> str:
         """Sixteen hexadecimal digits that identify the hardware.
 
-        Name and latencies do not count: the latter belong to the memories that a run puts behind the ports.
+        The name and the latencies do not count: latencies belong to the memories that a run attaches to the
+        ports.
         """
         values = self.hardware()
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, a grid as what its hardware depends on and its name."""
+        """The fields by name; a CGRA as its name and everything that its hardware depends on."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         if self.cgra is not None:
             values["cgra"] = {"name": self.cgra.name, **self.cgra.as_dict()}
         return values
 
     def hardware(self) -> dict[str, Any]:
-        """What the RTL depends on, by the names of the fields; without a grid there is no `cgra`."""
+        """The fields that the RTL depends on, by name; without a CGRA, there is no `cgra`."""
         values = {k: v for k, v in self.as_dict().items() if k != "name" and not k.endswith("_latency")}
         del values["cgra"]
         return values if self.cgra is None else values | {"cgra": dict(self.cgra.as_dict())}
 
     def replace(self, **changes: Any) -> MachineConfig:
-        """A copy with some fields changed; raises `InputError` for what cannot be built."""
+        """A copy with some fields changed; raises `InputError` if that cannot be built."""
         return dataclasses.replace(self, **changes)
 
     def port_bytes(self, port: str) -> int:
@@ -134,7 +135,7 @@ class MachineConfig:
         return latency
 
     def lacks(self, instruction: str) -> str | None:
-        """What this machine would need for an instruction that it refuses; None where it does not."""
+        """What this machine lacks for an instruction that it refuses; None if it accepts it."""
         for name, (what, instructions) in isa.NEEDED.items():
             if instruction in instructions and not getattr(self, name):
                 return what
@@ -142,7 +143,7 @@ class MachineConfig:
 
     @property
     def store_pes(self) -> tuple[int, ...]:
-        """The PEs of the grid that can store, once for each lane, in ascending order; none without a grid."""
+        """The PEs that can store, once for each lane, in ascending order; empty without a CGRA."""
         grid = self.cgra
         return (
             tuple(pe for pe in grid.having(Unit.MEMORY) for _ in range(grid.kinds[pe].lanes)) if grid else ()
@@ -187,9 +188,9 @@ class BufferShape:
 
 
 class Derived:
-    """What follows from a `MachineConfig`; raises `InputError` where it contradicts itself.
+    """Everything that follows from a `MachineConfig`; raises `InputError` if it contradicts itself.
 
-    `buffer_a`, `buffer_b`, `scratch`, `out` are `BufferShape`s; `acc_word_bytes`, `acc_words` and
+    `buffer_a`, `buffer_b`, `scratch`, `out` are `BufferShape`s. `acc_word_bytes`, `acc_words` and
     `acc_bank_words` size the accumulator, whose word is one row of a block. `period` is the number of cycles
     from one turn of a warp to its next.
     """
@@ -245,12 +246,12 @@ def preset_names() -> list[str]:
 def load(
     source: str | MachineConfig, settings: Mapping[str, Any] | None = None, *, text: str | None = None
 ) -> MachineConfig:
-    """Read a preset by name or a TOML file by path, or take a configuration; then apply single settings.
+    """Read a preset by name or a TOML file by path, or take a configuration; then override single fields.
 
-    A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra`
-    is the name of a fabric, the path of its file (seen from this one), a table (`hw.fabric.toml`), or `none`.
-    `text` is what the file holds, where that is known. Raises `InputError` for an unknown name, an unreadable
-    file, unknown fields or bad values.
+    A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra` is
+    the name of a fabric, the path of its file (relative to this one), a table (`hw.fabric.toml`), or `none`.
+    `text` holds the contents of the file, if they are known. Raises `InputError` for an unknown name, an
+    unreadable file, unknown fields or bad values.
     """
     if isinstance(source, MachineConfig):
         values, source = {name: getattr(source, name) for name in FIELDS}, source.name
@@ -274,7 +275,7 @@ def load(
 
 
 def _found(source: str, text: str | None) -> dict[str, Any]:
-    """The values of a preset or file, its name among them."""
+    """The values of a preset or file, including its name."""
     known, place = toml_text.presets("hw"), source
     if text is None:
         needed = f"--hw must be a preset ({', '.join(known)}) or a TOML file"
@@ -300,7 +301,7 @@ def _read(text: str, place: str) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Turn `key=value` of the command line into a field and its value."""
+    """Parse `key=value` of the command line into a field and its value."""
     key, sign, value = text.partition("=")
     if key not in FIELDS:
         raise InputError(f"--set: {unknown('field', key, FIELDS, _ALL)}")
@@ -319,7 +320,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def _example(key: str) -> Any:
-    """A value of a field."""
+    """An example value for a field."""
     return next(iter(toml_text.presets("hw.fabric"))) if key == "cgra" else FIELDS[key].default
 
 

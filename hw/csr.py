@@ -1,4 +1,4 @@
-"""Control and status registers as data: RTL, C header and reference page come from this table."""
+"""Control and status registers as data, from which RTL, C header and reference page are generated."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ BASE_STEP = 4096
 #: Counters of every warp and of every engine, with what they count.
 WARP_COUNTERS = {
     "instructions": "instructions that warp {} issued",
-    "stall_channel": "turns in which a wait held warp {}",
-    "stall_engine": "turns in which an engine operation or a full signal queue held warp {}",
+    "stall_channel": "turns in which warp {} stalled on a wait",
+    "stall_engine": "turns in which warp {} stalled on an engine operation or a full signal queue",
 }
 ENGINE_COUNTERS = {
     "operations": "operations that {} completed",
     "busy": "cycles in which {} moved a beat",
-    "stall_memory": "cycles in which memory did not take the request of {}",
-    "stall_bank": "always 0: {} waits for no bank",
-    "words": "words that memory exchanged with {}",
+    "stall_memory": "cycles in which memory did not accept a request of {}",
+    "stall_bank": "always 0: {} never waits for a bank",
+    "words": "words exchanged between memory and {}",
 }
 #: What the counters of an engine count where it is something else.
 _OTHERS = {
@@ -41,9 +41,9 @@ _OTHERS = {
         "words": "always 0: {} has no memory port",
     },
     "cgra": {
-        "busy": "cycles in which a launch of {} was under way",
+        "busy": "cycles in which {} executed a launch",
         "stall_memory": "always 0: {} has no memory port",
-        "stall_bank": "cycles in which a step of {} did not end because a bank was in use",
+        "stall_bank": "cycles in which {} stalled because a bank was in use",
         "words": "always 0: {} has no memory port",
     },
     "store": {
@@ -72,7 +72,7 @@ CAPABILITIES = (
 
 
 def capabilities(config: MachineConfig) -> dict[str, int]:
-    """The values of the registers CONFIG_... by name in `CAPABILITIES`; sizes of no grid are 0."""
+    """The values of the registers CONFIG_..., by name in `CAPABILITIES`; CGRA sizes are 0 without one."""
     grid = config.cgra
     return {
         name: (getattr(grid, _GRID[name]) if grid else 0) if name in _GRID else int(getattr(config, name))
@@ -98,19 +98,19 @@ class Field:
 
     @property
     def text(self) -> str:
-        """Place and meaning, as the register map has them."""
+        """Bit range and meaning, as in the register map."""
         high = self.low + self.width - 1
         return f"{f'bit {high}' if self.width == 1 else f'bits {high}:{self.low}'} {self.meaning}"
 
 
 def _bits(**meanings: str) -> tuple[Field, ...]:
-    """Fields of a bit each, in order from bit 0 on."""
+    """One-bit fields, in order from bit 0."""
     return tuple(Field(name, bit, 1, meaning) for bit, (name, meaning) in enumerate(meanings.items()))
 
 
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning, fields where it has several."""
+    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning, and fields if it has several."""
 
     name: str
     offset: int
@@ -125,13 +125,15 @@ class Register:
 
 
 _VERSIONS = (Field("MINOR", 0, 16, "minor"), Field("MAJOR", 16, 16, "major"))
-_CONTROL = _bits(START="start (ignored while running or done)", CLEAR="clear (when done and quiet)")
+_CONTROL = _bits(
+    START="start a run (ignored while running or done)", CLEAR="clear the state (when done and quiet)"
+)
 _STATUS = _bits(
     RUNNING="running",
     DONE="done",
     ERROR="error",
     PROGRAM_OK="programs of all enabled warps checked",
-    QUIET="memory owes no answer",
+    QUIET="no memory answer outstanding",
 )
 _ERROR = (Field("CAUSE", 0, 8, "cause"), Field("WARP", 8, 8, "warp"), Field("PC", 16, 16, "pc"))
 _PERMIT = _bits(READ="read", WRITE="write")
@@ -141,10 +143,10 @@ FIXED = (
     Register("VERSION", 0x004, "ro", "version of the register map", _VERSIONS),
     Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
     Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),
-    Register("CONTROL", 0x010, "wo", "orders", _CONTROL),
-    Register("STATUS", 0x014, "ro", "how the machine stands", _STATUS),
+    Register("CONTROL", 0x010, "wo", "control of runs", _CONTROL),
+    Register("STATUS", 0x014, "ro", "state of the machine", _STATUS),
     Register("ERROR", 0x018, "ro", "why the machine stopped", _ERROR),
-    Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each; as windows, fixed during a run"),
+    Register("ENABLE", 0x01C, "rw", "enabled warps, one bit each; fixed during a run"),
     Register("WATCHDOG", 0x020, "rw", "cycles without progress after which the machine stops; 0: never"),
     Register("CYCLES_LOW", 0x024, "ro", "cycles of the run, low word"),
     Register("CYCLES_HIGH", 0x028, "ro", "cycles of the run, high word"),
@@ -152,19 +154,17 @@ FIXED = (
         "BASE",
         0x02C,
         "rw",
-        "where address 0 of programs and windows lies in memory: a multiple of 4,096, lower bits are 0; "
-        "as windows, fixed during a run; 0 after a reset",
+        "memory address of address 0 of programs and windows: a multiple of 4,096, lower bits are 0; "
+        "fixed during a run; 0 after a reset",
     ),
     Register("PROGRAM_ADDRESS", 0x030, "wo", "warp * imem_words + pc of the next word; restarts the check"),
-    Register(
-        "PROGRAM_DATA", 0x034, "wo", "one instruction word; the address goes up by one, inside its warp"
-    ),
+    Register("PROGRAM_DATA", 0x034, "wo", "one instruction word; increments the address within its warp"),
     Register(
         "PROGRAM_CHECK",
         0x038,
         "wo",
         "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, "
-        "low byte first; each warp needs it, for all its words from pc 0 on",
+        "low byte first; required for each warp, over all its words from pc 0 on",
     ),
 )
 
@@ -188,7 +188,11 @@ def registers(config: MachineConfig) -> list[Register]:
             Register(f"WINDOW{i}_FIRST", at, "rw", f"first byte of memory window {i}"),
             Register(f"WINDOW{i}_LAST", at + 4, "rw", f"last byte of memory window {i}"),
             Register(
-                f"WINDOW{i}_PERMIT", at + 8, "rw", f"what memory window {i} permits; 0: closed", _PERMIT
+                f"WINDOW{i}_PERMIT",
+                at + 8,
+                "rw",
+                f"access that memory window {i} permits; 0: closed",
+                _PERMIT,
             ),
         ]
     for w in range(config.warps):
@@ -197,7 +201,7 @@ def registers(config: MachineConfig) -> list[Register]:
         counters = ENGINE_COUNTERS | _OTHERS[engine]
         table += _counters(engine.upper(), ENGINE_BASE + ENGINE_STEP * e, counters, _NAMES[engine])
     for i, name in enumerate(CAPABILITIES):
-        meaning = f"{_GRID[name]} of the CGRA, 0 without" if name in _GRID else _setting(name)
+        meaning = f"{_GRID[name]} of the CGRA; 0 without a CGRA" if name in _GRID else _setting(name)
         table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", meaning))
     return table
 

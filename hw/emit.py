@@ -1,4 +1,4 @@
-"""Verilog of a machine."""
+"""Generates the Verilog of a machine."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 def verilog(config: MachineConfig, *, trace: bool = True, gated: bool = False) -> str:
     """Verilog text of the machine, top module `heald`; equal configurations give equal text.
 
-    `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine,
-    `gated` whether the clock of the grid rests while the grid does nothing (`hw.rtl.machine.Machine`).
-    Uses the Yosys that comes with Amaranth, whatever is installed besides.
+    `trace` adds the ports `trace_*` for simulation, which take a hundredth of a small machine. `gated` stops
+    the clock of the CGRA while it does nothing (`hw.rtl.machine.Machine`). It uses the Yosys that comes with
+    Amaranth, even if another is installed.
     """
     from hw.rtl.machine import Machine
 
@@ -55,16 +55,16 @@ def verilog(config: MachineConfig, *, trace: bool = True, gated: bool = False) -
 
 
 def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:
-    """Verilog text of a top with a machine in it; its head says which, and what linters may pass over."""
+    """Verilog text of a top with a machine; its header names the machine and disables some lint rules."""
     return _header(config) + _ZEROS.sub("", converted(top, name))
 
 
 def converted(top: Elaboratable, name: str) -> str:
     """Verilog text of a component; `name` becomes that of its module.
 
-    Amaranth names the elements of an array `values[3]`, beside the signal `values`. Yosys names bits of a
-    signal so when it maps them, confuses the two, and gives up on some machines. Here elements are called
-    `values.3`, as fields of structures are.
+    Amaranth names the elements of an array `values[3]`, next to the signal `values`. Yosys uses the same
+    names for bits of a signal when it maps them, confuses the two, and fails on some machines. So elements
+    are named `values.3` here, like fields of structures.
     """
     from amaranth.back import verilog as backend
 
@@ -84,8 +84,8 @@ def converted(top: Elaboratable, name: str) -> str:
 def _started(module: str) -> str:
     """A module whose combinational blocks are all evaluated at time 0, in SystemVerilog too.
 
-    Yosys has each of them depend on a register that is declared with the value 0. In SystemVerilog that is no
-    event, and where only parts of a signal are assigned under a condition, the others are blocks without it.
+    Yosys makes each of them depend on a register that is declared with the value 0. In SystemVerilog, that is
+    not an event. If only parts of a signal are assigned under a condition, the blocks of the others lack it.
     """
     trigger = _TRIGGER.search(module)
     if trigger is not None:
@@ -97,9 +97,9 @@ def _started(module: str) -> str:
 
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at the end if one came and was lost on the way.
+    """Raise `KeyboardInterrupt` at the end if one was lost on the way.
 
-    Python ignores an interrupt that falls into a destructor, and every statement of Amaranth has one.
+    Python ignores an interrupt during a destructor, and every statement of Amaranth has one.
     """
     before = {number: signal.getsignal(number) for number in ENDING}
     if threading.current_thread() is not threading.main_thread():

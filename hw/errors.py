@@ -1,4 +1,4 @@
-"""The exception for input that a user can mend, and which errors are those of the surroundings."""
+"""`InputError`, for mistakes in a user's input, and how to tell errors of the system from bugs."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _TOLD = re.compile(
 
 
 class InputError(ValueError):
-    """Something that the user gave is wrong: the text says where, what was found and what is needed.
+    """Invalid input. The message says where, what was found, and what is needed.
 
-    The command line turns it into one line on stderr and exit code 2.
+    The command line prints it as one line on stderr and exits with code 2.
     """
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
-    """Says that a name is not known, which one is probably meant, and all that are, or `where` they are."""
+    """The message for an unknown name: what was probably meant, and all known names or `where` they are."""
     names = list(known)
     near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, names, 1))
-    return f"unknown {what} {name!r:.80}; {near}{where or 'known are ' + (', '.join(names) or 'none')}"
+    return f"unknown {what} {name!r:.80}; {near}{where or 'valid are ' + (', '.join(names) or 'none')}"
 
 
 def of_surroundings(error: BaseException) -> bool:
-    """Whether the surroundings are to blame for an error that nobody expected, not this program."""
+    """Whether the system (disk, rights, limits), not this program, caused an unexpected error."""
     if isinstance(error, OSError):
         # The library of temporary files has an error of its own kind for full disks.
         return error.errno in SURROUNDINGS or "No usable temporary directory" in str(error)
@@ -57,13 +57,13 @@ def of_surroundings(error: BaseException) -> bool:
 
 
 def surroundings_in(log: str) -> str | None:
-    """What the end of a tool's log says of the surroundings, None where it blames something else."""
+    """The system error that the end of a tool's log names; None if it names none."""
     found = _TOLD.search(log[-20_000:])
     return None if found is None else found[0]
 
 
 def address(text: str) -> int:
-    """A number that somebody wrote, decimal or with 0x; raises `InputError` for anything else."""
+    """Parse a decimal or 0x number; raises `InputError` for anything else."""
     try:
         return int(text, 0)
     except ValueError:
@@ -71,7 +71,7 @@ def address(text: str) -> int:
 
 
 def whole_number(name: str, value: object, least: int | None = None) -> int:
-    """A whole number that somebody gave; raises `InputError` with its name for anything else."""
+    """Check that a value is an integer of at least `least`; raises `InputError` with its name otherwise."""
     try:
         found = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

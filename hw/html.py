@@ -1,4 +1,4 @@
-"""Tables as HTML, which results show in a notebook."""
+"""HTML tables for results in notebooks."""
 
 from __future__ import annotations
 

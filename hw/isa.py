@@ -77,7 +77,7 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True)
 class Operand:
-    """A value that an engine operation takes: unsigned, `bits` wide; more is error `operand`."""
+    """An unsigned operand of an engine operation, `bits` wide; a larger value is error `operand`."""
 
     name: str
     bits: int
@@ -121,13 +121,13 @@ class Instruction:
         return self.format.fields
 
     def reads(self) -> tuple[str, ...]:
-        """Names of the fields that name registers read (the predicate apart)."""
+        """Names of the fields that select registers to read (not counting the predicate)."""
         skip = ("rd",) if self.format in (Format.R, Format.I, Format.SELECT) or self.name == "li" else ()
         return tuple(f.name for f in self.fields if f.kind is FieldKind.REGISTER and f.name not in skip)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the fields that the semantics takes: registers read, then an immediate."""
+        """Names of the semantics' arguments: registers read, then an immediate."""
         return self.reads() + tuple(f.name for f in self.fields if f.kind is FieldKind.IMMEDIATE)
 
 
@@ -142,18 +142,18 @@ class Cause(enum.IntEnum):
         return found
 
     NONE = 0, "no error"
-    ILLEGAL_INSTRUCTION = 1, "opcode, register, parameter or channel that this machine does not have"
-    OPERAND = 2, "operand of an engine operation that is zero, too wide or misaligned"
-    BUFFER_RANGE = 3, "address outside a buffer, the accumulator or the scratchpad"
-    WINDOW = 4, "address outside the memory windows that the host opened"
-    CHANNEL_OVERFLOW = 5, "signal on a channel that is full"
-    CHECK_WORD = 7, "check word of the program differs, or none was given before start"
+    ILLEGAL_INSTRUCTION = 1, "an opcode, register, parameter or channel that this machine does not have"
+    OPERAND = 2, "an operand of an engine operation is zero, too wide or misaligned"
+    BUFFER_RANGE = 3, "an address outside a buffer, the accumulator or the scratchpad"
+    WINDOW = 4, "an address outside the memory windows that the host opened"
+    CHANNEL_OVERFLOW = 5, "a signal on a full channel"
+    CHECK_WORD = 7, "check word of the program is wrong or missing at the start"
     WATCHDOG = 8, "no progress within the watchdog's time"
     BUS = 9, "the memory answered with an error"
     LOOP_DEPTH = 10, "more nested loops than the machine has"
     DIVIDE_BY_ZERO = 11, "division by zero"
-    GRID_RANGE = 12, "index outside an array or table of the CGRA grid, or a store to what it only reads"
-    BITSTREAM = 13, "configuration of the CGRA grid that is wrong or for another grid, or none to keep"
+    GRID_RANGE = 12, "index outside an array or table of the CGRA, or a store to a read-only array"
+    BITSTREAM = 13, "bitstream of the CGRA that is invalid or for another fabric, or none to keep"
 
 
 #: Turns from a division to the instruction behind it.
@@ -164,8 +164,8 @@ BINARY = {
     "add": "rd = rs1 + {b}",
     "sub": "rd = rs1 - {b}",
     "mul": "rd = rs1 * {b}, low 32 bits",
-    "div": "rd = floor(rs1 / {b}); -2^31 / -1 gives -2^31; {b} = 0 is error divide_by_zero",
-    "rem": "rd = rs1 - floor(rs1 / {b}) * {b}; {b} = 0 is error divide_by_zero",
+    "div": "rd = floor(rs1 / {b}); -2^31 / -1 gives -2^31; {b} = 0 raises error divide_by_zero",
+    "rem": "rd = rs1 - floor(rs1 / {b}) * {b}; {b} = 0 raises error divide_by_zero",
     "min": "rd = smaller of rs1, {b} (signed)",
     "max": "rd = larger of rs1, {b} (signed)",
     "and": "rd = rs1 & {b}",
@@ -190,26 +190,26 @@ KERNEL_BITS = 8
 _PARAMETERS = [
     ("load_stride", 32, "bytes in memory from one outer row to the next (wraps at 2^32)"),
     ("load_pitch", BUFFER_BITS, "columns from one block of lanes to the next; bytes per row for load_c"),
-    ("load_fill", 8, "byte written where the edge is filled (the operand's zero point)"),
-    ("load_pad_outer", SIZE_BITS, "outer rows filled after the last row"),
-    ("load_pad_inner", SIZE_BITS, "elements filled after the end of every row"),
-    ("gemm_m", SIZE_BITS, "rows of the product"),
-    ("gemm_n", SIZE_BITS, "columns of the product"),
+    ("load_fill", 8, "byte written as padding (the operand's zero point)"),
+    ("load_pad_outer", SIZE_BITS, "outer rows of padding after the last row"),
+    ("load_pad_inner", SIZE_BITS, "elements of padding at the end of every row"),
+    ("gemm_m", SIZE_BITS, "rows of the result"),
+    ("gemm_n", SIZE_BITS, "columns of the result"),
     ("gemm_a_pitch", BUFFER_BITS, "columns of buffer A from one block of rows to the next"),
     ("gemm_b_pitch", BUFFER_BITS, "columns of buffer B from one block of columns to the next"),
     ("gemm_c_pitch", BUFFER_BITS, "accumulator words from one row to the next"),
-    ("gemm_zero_a", 8, "zero point of A, as the byte that stands for it"),
-    ("gemm_zero_b", 8, "zero point of B, as the byte that stands for it"),
+    ("gemm_zero_a", 8, "zero point of A, as a byte of A's type"),
+    ("gemm_zero_b", 8, "zero point of B, as a byte of B's type"),
     ("gemm_signed", 2, "bit 0: A is int8 (else uint8); bit 1: B is int8"),
     ("store_stride", 32, "bytes in memory from one row to the next (wraps at 2^32)"),
     ("store_pitch", BUFFER_BITS, "words (accumulator) or bytes (other spaces) from one row to the next"),
-    *[(f"cgra_{i}", 32, f"scalar {i + 2} of a launch of the grid") for i in range(12)],
+    *[(f"cgra_{i}", 32, f"scalar {i + 2} of a launch of the CGRA") for i in range(12)],
     ("conv_line", 32, "bytes in memory from one image row to the next (wraps at 2^32)"),
-    ("conv_height", SIZE_BITS, "image rows that the tile covers, padding included"),
-    ("conv_width", SIZE_BITS, "pixels of an image row that the tile covers, padding included"),
-    ("conv_top", SIZE_BITS, "rows of padding above the first row that is read"),
-    ("conv_left", SIZE_BITS, "pixels of padding before the first pixel that is read"),
-    ("conv_rows", SIZE_BITS, "image rows that are read"),
+    ("conv_height", SIZE_BITS, "image rows that the tile covers, including padding"),
+    ("conv_width", SIZE_BITS, "pixels of an image row that the tile covers, including padding"),
+    ("conv_top", SIZE_BITS, "rows of padding above the first row to read"),
+    ("conv_left", SIZE_BITS, "pixels of padding before the first pixel to read"),
+    ("conv_rows", SIZE_BITS, "image rows to read"),
     ("conv_out_rows", SIZE_BITS, "output rows of the tile"),
     ("conv_out_cols", SIZE_BITS, "output columns of the tile"),
     ("conv_kernel_h", KERNEL_BITS, "rows of the kernel"),
@@ -230,25 +230,25 @@ _CGRA = tuple(n for n in PARAMETERS if n.startswith("cgra_"))
 _LOAD_OPERANDS = (
     Operand("memory", MEMORY_BITS, "address of the first byte in memory"),
     Operand("target", BUFFER_BITS, "first column of the buffer (first byte for load_c)"),
-    Operand("outer", SIZE_BITS, "rows that are load_stride apart in memory"),
-    Operand("inner", SIZE_BITS, "bytes that are contiguous in memory"),
+    Operand("outer", SIZE_BITS, "number of rows, load_stride apart in memory"),
+    Operand("inner", SIZE_BITS, "contiguous bytes in each row"),
 )
 _CONV_OPERANDS = (
-    Operand("memory", MEMORY_BITS, "address of the first pixel that is read"),
+    Operand("memory", MEMORY_BITS, "address of the first pixel to read"),
     Operand("target", BUFFER_BITS, "first column of the buffer"),
-    Operand("outer", SIZE_BITS, "channels, load_stride apart in memory"),
-    Operand("inner", SIZE_BITS, "pixels of an image row that are read"),
+    Operand("outer", SIZE_BITS, "number of channels, load_stride apart in memory"),
+    Operand("inner", SIZE_BITS, "pixels to read of each image row"),
 )
 _GEMM_OPERANDS = (
     Operand("a", BUFFER_BITS, "first column in buffer A"),
     Operand("b", BUFFER_BITS, "first column in buffer B"),
     Operand("c", BUFFER_BITS, "first word in the accumulator"),
-    Operand("k", SIZE_BITS, "depth of the product"),
+    Operand("k", SIZE_BITS, "depth (length of the dot products)"),
 )
 _STORE_OPERANDS = (
     Operand("memory", MEMORY_BITS, "address of the first byte in memory"),
     Operand("source", BUFFER_BITS, "first word (accumulator) or byte (other spaces)"),
-    Operand("rows", SIZE_BITS, "rows"),
+    Operand("rows", SIZE_BITS, "number of rows"),
     Operand("bytes", SIZE_BITS, "bytes in a row"),
 )
 #: Bitstreams start at multiples of this in the scratchpad.
@@ -259,21 +259,21 @@ _CGRA_OPERANDS = (
     Operand(
         "bitstream",
         SIZE_BITS,
-        f"address in the scratchpad divided by {BITSTREAM_ALIGNMENT}; {KEEP_BITSTREAM} keeps what is there",
+        f"address in the scratchpad divided by {BITSTREAM_ALIGNMENT}; {KEEP_BITSTREAM} keeps the current one",
     ),
     Operand("iterations", 32, "iterations of the pipelined loop"),
     Operand("live0", 32, "scalar 0 of the launch"),
     Operand("live1", 32, "scalar 1 of the launch"),
 )
 
-_HELD_TIMING = "1 turn when nothing holds it (see docs/machine.md, Warps)."
+_HELD_TIMING = "1 turn unless it stalls (see docs/machine.md, Warps)."
 
 
 def _scalar_rows() -> list[Instruction]:
-    f, wider = Format, "a value wider than the parameter is error operand"
+    f, wider = Format, "a value wider than the parameter raises error operand"
     rows = [
         Instruction("nop", 1, f.NONE, "nothing"),
-        Instruction("halt", 2, f.NONE, "ends the warp", timing="the warp issues nothing more."),
+        Instruction("halt", 2, f.NONE, "ends the warp", timing="no more turns."),
         Instruction("li", 3, f.U, "rd = imm, sign-extended", semantics=SEMANTICS["li"]),
         Instruction("lih", 4, f.U, "rd = (rd << 15) | (imm & 0x7fff)", semantics=SEMANTICS["lih"]),
         Instruction("select", 5, f.SELECT, "rd = rs2 if rs1 != 0 else rs3", semantics=SEMANTICS["select"]),
@@ -285,7 +285,7 @@ def _scalar_rows() -> list[Instruction]:
             "end on the same instruction",
             timing="1 turn; returning to the first instruction costs nothing.",
         ),
-        Instruction("jump", 7, f.JUMP, "continues at pc + 1 + offset; must not cross a loop's border"),
+        Instruction("jump", 7, f.JUMP, "continues at pc + 1 + offset; must not enter or leave a loop"),
         Instruction(
             "wait",
             8,
@@ -297,8 +297,8 @@ def _scalar_rows() -> list[Instruction]:
             "signal",
             9,
             f.CHANNEL,
-            "puts one token into the channel when all earlier operations of the warp are complete",
-            timing="1 turn; does not hold the warp unless too many signals are pending.",
+            "puts one token into the channel once all earlier operations of the warp are complete",
+            timing="1 turn; stalls only if too many signals are pending.",
         ),
         *(
             Instruction(name, opcode, form, f"parameter = {value}; {wider}")
@@ -329,7 +329,7 @@ def _engine(
 def _engine_rows() -> Iterator[Instruction]:
     for port, lanes, opcode in (("load_a", "row", 48), ("load_b", "column", 50)):
         text = (
-            f"loads an operand whose depth is contiguous: an outer row is one {lanes} of the product "
+            f"loads an operand whose depth is contiguous: an outer row is one {lanes} of the matrix "
             "(one lane), its bytes are successive columns of the buffer"
         )
         yield _engine(port, opcode, port, _LOAD_OPERANDS, _LOAD, text)
@@ -351,11 +351,11 @@ def _engine_rows() -> Iterator[Instruction]:
         ("store_out", 57, "rows of the output buffer to memory; source and store_pitch as for store_scratch"),
     ):
         yield _engine(name, opcode, "store", _STORE_OPERANDS, _STORE, f"writes {text}")
-    yield _engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
+    yield _engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a loop on the CGRA")
     text = (
-        "loads the patches of a convolution (im2col): every pixel is read once and written to each place of "
-        "the patches that it belongs to; load_pitch modulo the banks must equal the lanes modulo the banks, "
-        "load_stride and conv_line must be multiples of the port's bytes; illegal where convolutions = false"
+        "loads the patches of a convolution (im2col): every pixel is read once and written to every "
+        "patch that contains it. load_pitch modulo the banks must equal the lanes modulo the banks, and "
+        "load_stride and conv_line must be multiples of the port's bytes; illegal if convolutions = false"
     )
     yield _engine("load_b_conv", 59, "load_b", _CONV_OPERANDS, _CONV, text)
 
@@ -381,7 +381,7 @@ def layout(name: str) -> dict[str, Field]:
 
 #: What a machine may be built without, by the field of its configuration, and the instructions that need it.
 NEEDED = {
-    "cgra": ("a CGRA grid", ("cgra", "store_out")),
+    "cgra": ("a CGRA", ("cgra", "store_out")),
     "convolutions": ("convolutions = true", ("load_b_conv",)),
 }
 

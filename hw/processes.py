@@ -1,4 +1,4 @@
-"""Programs that this one starts, and the signals that end both."""
+"""Starts other programs, and handles the signals that end them together with this one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAIN = 10.0
 
 
 class Ended(KeyboardInterrupt):
-    """A signal asked this process to end; `number` is that of the signal."""
+    """A signal asked this process to end; `number` is that signal's."""
 
     def __init__(self, number: int):
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -35,7 +35,7 @@ class Ended(KeyboardInterrupt):
 
 @dataclass
 class _State:
-    """What the signals of this process need to know."""
+    """The state of this process's signal handling."""
 
     running: set[subprocess.Popen[Any]] = field(default_factory=set)
     held: int = 0
@@ -50,10 +50,10 @@ _state = _State()
 
 
 def install(numbers: Sequence[int] = ENDING, idle: Callable[[int], object] | None = None) -> None:
-    """From now on these signals end what was started, and then raise `Ended` in the main thread.
+    """Make these signals end all started programs, and then raise `Ended` in the main thread.
 
-    A signal that this process was told to ignore (`nohup`) stays ignored. `idle` gets the number of each
-    signal before that: it ends the process, which `Ended` cannot while others' code waits for work.
+    A signal that this process was told to ignore (`nohup`) stays ignored. `idle` is called first with the
+    number of each signal: it ends the process when `Ended` cannot, because foreign code is waiting for work.
     """
     _state.idle = idle
     for number in numbers:
@@ -80,21 +80,21 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def asked() -> int | None:
-    """The signal that asked this process to end, also where Python lost the `Ended` that told so."""
+    """The signal that asked this process to end, even if Python lost the corresponding `Ended`."""
     return _state.asked
 
 
 def heard() -> None:
-    """The signal has arrived where it is handled, which may take its time: it need not come again."""
+    """Acknowledge a signal, whose handling may take time, so that it is not raised again."""
     if _state.again is not None:
         _state.again.cancel()
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """A signal that comes in the block ends this process after it: for steps that belong together.
+    """A signal during the block ends this process after it: for steps that belong together.
 
-    The next signal, after `TIDYING` seconds, ends the block too: it may wait for something that never comes.
+    The next signal, after `TIDYING` seconds, ends the block too, because it may be waiting forever.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -111,9 +111,9 @@ def held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Processes that are started in the block never hear an interrupt: it is their parent's to end them.
+    """Processes started in the block never receive an interrupt; their parent ends them.
 
-    They call `ignore_interrupts` once they run.
+    They must call `ignore_interrupts` once they run.
     """
     resource_tracker.ensure_running()  # started in the block, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -124,16 +124,16 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """From now on interrupts do nothing here, nor one that came while they were blocked."""
+    """Ignore interrupts from now on, including one that came while they were blocked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A program in a group of its own: neither it nor what it starts outlives the block.
+    """A program in its own process group: neither it nor its children outlive the block.
 
-    `options` are those of `subprocess.Popen`, which raises what this raises.
+    `options` are those of `subprocess.Popen`, which raises the same errors.
     """
     process = None
     try:
@@ -157,10 +157,10 @@ def run(command: Sequence[str], **options: Any) -> int:
 
 
 def ended(process: subprocess.Popen[Any], seconds: float | None = None) -> bool:
-    """Whether a program has ended within so many seconds; without them it is waited for.
+    """Whether a program ended within this many seconds; without a limit, wait for it.
 
-    Other than `wait` and `poll` of the program this lets `end` kill what it started and left behind: until
-    then its number, which is also that of its group, cannot become another's.
+    Unlike `wait` and `poll` of the program, this lets `end` kill what it started and left behind: until then,
+    its number, which is also that of its group, cannot be reused.
     """
     limit = time.monotonic() + (seconds or 0.0)
     how = os.WEXITED | os.WNOWAIT | (0 if seconds is None else os.WNOHANG)
@@ -173,7 +173,7 @@ def ended(process: subprocess.Popen[Any], seconds: float | None = None) -> bool:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a program and all that it started, also where it has ended itself (`ended`)."""
+    """Kill a program and all its children, even if it has ended itself (`ended`)."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -181,7 +181,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def end_all() -> None:
-    """Kill every program that runs, and all that they started."""
+    """Kill every running program and its children."""
     for process in list(_state.running):
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):

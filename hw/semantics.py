@@ -1,4 +1,4 @@
-"""What scalar operations compute, on 32-bit two's complement.
+"""Semantics of scalar operations on 32-bit two's complement.
 
 Warps, tile programs and the CGRA share these definitions: the instruction table (`hw.isa`), the expressions
 of tile programs (`sw.ir.expression`), data-flow graphs (`sw.dfg.operations`), and the models that compile

@@ -1,4 +1,4 @@
-"""TOML that comes from a user, or with a package as presets."""
+"""Reads TOML from users, and presets from packages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The compiler: models and shapes to programs of warps. Knows the machine's descriptions, not its RTL."""
+"""The compiler, from models and shapes to warp programs; it knows the machine's description, not its RTL."""

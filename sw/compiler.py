@@ -1,8 +1,8 @@
 """The compiler: named stages from a graph of operators to the words of the warps (docs/compile.md).
 
-Every input takes the same road. A product, a convolution or a problem file becomes a graph of one operator;
-an ONNX file becomes a graph; operators that follow each other on the machine become one tile program, and
-that the programs of the warps. A tile program that was written by hand enters there.
+Every input takes the same path. A product, a convolution or a problem file becomes a graph of one operator,
+and an ONNX file becomes a graph. Consecutive operators on the machine become one tile program, which becomes
+the programs of the warps. A hand-written tile program enters at that point.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ Step = HostOperator | Compiled
 def compile_network(
     network: Network, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> tuple[Step, ...]:
-    """The steps of a network: programs of the machine, and operators of the host between them.
+    """Compile a network into steps: programs of the machine, and host operators between them.
 
-    `after` sees what each stage makes. `options` are fields of stages: `bandwidth`, `blockings`,
+    `after` is called with the result of each stage. `options` are fields of stages: `bandwidth`, `blockings`,
     `memory`, `strategy`, `synchronise`. Raises `OperatorsError` for all operators that the machine cannot
-    execute, and `InputError` for what it does not have.
+    execute, and `InputError` for resources that it lacks.
     """
     driver = _Driver(after, options)
     legal: Group = driver.run(GRAPH_STAGES, Group(network, network.operators, config))
@@ -96,7 +96,7 @@ def compile_network(
 
 
 def executes(network: Network, names: Collection[str], config: MachineConfig) -> bool:
-    """Whether a machine has the memories and the CGRA for operators of these names, theirs or of nodes."""
+    """Whether a machine has the memories and the CGRA for operators of these names (or of nodes)."""
     driver = _Driver(None, {})
     try:
         legal: Group = driver.run(GRAPH_STAGES, Group(network, network.operators, config))
@@ -113,16 +113,16 @@ def executes(network: Network, names: Collection[str], config: MachineConfig) ->
 def compile_tile_program(
     program: Program, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> MachineCode:
-    """The words of a tile program that was written by hand; `after` and `options` as in `compile_network`.
+    """Compile a hand-written tile program; `after` and `options` are as in `compile_network`.
 
-    Raises `InputError` where registers, loops, channels or instruction memory do not suffice.
+    Raises `InputError` if registers, loop depth, channels or instruction memory are exceeded.
     """
     made: MachineCode = _Driver(after, options).run(PROGRAM_STAGES, TileProgram(config, program, program))
     return made
 
 
 def groups(network: Network) -> Iterator[tuple[Operator, ...]]:
-    """Operators that follow each other on the same side, host or machine."""
+    """Consecutive operators on the same side, host or machine."""
     group: list[Operator] = []
     for operator in network.operators:
         if group and isinstance(operator, HostOperator) != isinstance(group[-1], HostOperator):
@@ -135,18 +135,18 @@ def groups(network: Network) -> Iterator[tuple[Operator, ...]]:
 
 @dataclass
 class _Driver:
-    """Runs stages, shows what they make, and tries again where a program is too much for the machine."""
+    """Runs the stages, reports their results, and retries if a program exceeds the machine."""
 
     after: Observer | None
     options: Mapping[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self, stages: tuple[Any, ...], value: Any, **options: Any) -> Any:
-        """What stages make, with the options that they have."""
+        """The results of stages, each with the options that it has."""
         return run(configured(stages, {**self.options, **options}), value, self._look)
 
     def programs(self, group: Group) -> list[Compiled]:
-        """One program, or several where one is too much for the machine: parts, then smaller tiles."""
+        """One program, or several if one exceeds the machine: first in parts, then with smaller tiles."""
         try:
             return [self._program(group)]
         except _TooMuchError as error:
@@ -160,7 +160,7 @@ class _Driver:
             return [made]
 
     def _with_other_tiles(self, group: Group) -> Compiled | None:
-        """One operator with other tiles: the best that suffice, found by skipping 1, 2, 4 ... of them."""
+        """One operator with other tiles: the best that fit, found by skipping 1, 2, 4 ... of them."""
         skipped = 1
         while skipped < ALTERNATIVES:
             made = self._attempt(group, skipped)
@@ -177,7 +177,7 @@ class _Driver:
             return None
 
     def _program(self, group: Group, **options: Any) -> Compiled:
-        """All stages for operators that become one program."""
+        """Run all stages for operators that become one program."""
         self.seconds = {}
         program: TileProgram = self.run(OPERATOR_STAGES, group, **options)
         tiled = program.tiled
@@ -224,9 +224,9 @@ class _Driver:
 
 
 class _TooMuchError(InputError):
-    """A machine that lacks registers, loops, channels or instruction memory for a program.
+    """The machine has too few registers, loops, channels or instruction words for a program.
 
-    As `parts` programs, of an instruction memory that would have to be `times` as large, it may be enough.
+    It may fit as `parts` programs, or with an instruction memory `times` as large.
     """
 
     def __init__(self, text: str, times: float = 1.0):

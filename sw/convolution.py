@@ -1,4 +1,4 @@
-"""A convolution as the compiler sees it: sizes, types, zero points, strides, padding, dilation, groups."""
+"""A convolution in the compiler: sizes, types, zero points, strides, padding, dilation, groups."""
 
 from __future__ import annotations
 

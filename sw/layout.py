@@ -1,4 +1,4 @@
-"""Where tensors lie in memory: every row starts at a word of the port, every tensor at a page."""
+"""Memory layout of tensors: every row starts at a word of the port, every tensor at a page."""
 
 from __future__ import annotations
 

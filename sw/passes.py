@@ -1,4 +1,4 @@
-"""The pass manager: stages in a list, passes over tile programs by name.
+"""The pass manager: lists of stages, and passes over tile programs by name.
 
 A stage is a frozen dataclass whose fields are its options, and a pure function from its input to its output;
 the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run` is
@@ -66,7 +66,7 @@ def named(names: str | Sequence[str], **options: int) -> list[Stage]:
         names = [name.strip() for name in names.split(",")] if names.strip() else []
     for name in names:
         if name not in PASSES:
-            raise InputError(f"pass {name!r} is unknown; there are {', '.join(PASSES)}")
+            raise InputError(f"pass {name!r} is unknown; valid are {', '.join(PASSES)}")
     return configured([PASSES[name]() for name in names], options)
 
 

@@ -1,4 +1,4 @@
-"""A matrix product as the compiler sees it: sizes, types, zero points, layouts, batches."""
+"""A matrix product in the compiler: sizes, types, zero points, layouts, batches."""
 
 from __future__ import annotations
 

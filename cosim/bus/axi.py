@@ -1,4 +1,4 @@
-"""The AXI top simulated, as a bus of the host library."""
+"""A simulated AXI top that the host library can drive."""
 
 from __future__ import annotations
 

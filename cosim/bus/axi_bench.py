@@ -1,4 +1,4 @@
-"""The simulation's side of `cosim.bus.axi`: a cocotb test that does what it is told."""
+"""The simulator's side of `cosim.bus.axi`: a cocotb test that executes commands."""
 
 from __future__ import annotations
 

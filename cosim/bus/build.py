@@ -1,4 +1,4 @@
-"""Programs that simulate the tops with buses, built when the cache does not hold them."""
+"""Builds the simulators of the bus tops if the cache does not have them."""
 
 from __future__ import annotations
 

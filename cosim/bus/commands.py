@@ -1,4 +1,4 @@
-"""What a test under cocotb does: it obeys the process that started it (`cosim.bus.process`)."""
+"""The command loop of a test under cocotb, which obeys the process that started it (`cosim.bus.process`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the world around a simulated AXI top behaves, as data that both processes share."""
+"""The behaviour of the environment of a simulated AXI top, as data that both processes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory behind AXI4 for cocotb, made of the channels of cocotbext-axi.
+"""An AXI4 memory for cocotb, built from the channels of cocotbext-axi.
 
 Unlike `cocotbext.axi.AxiRam` it takes many requests before it answers, answers different IDs in any order and
 transfer by transfer in turn, writes only when it answers, and makes errors where it is told to.

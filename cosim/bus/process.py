@@ -1,4 +1,4 @@
-"""The process of a simulation under cocotb, and the commands that it executes."""
+"""The process of a cocotb simulation, and the commands that it executes."""
 
 from __future__ import annotations
 

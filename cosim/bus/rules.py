@@ -1,4 +1,4 @@
-"""The rules of AXI that are checked in every cycle, by bit (harness/axi/axi_rules.sv, lite_rules.sv)."""
+"""The AXI rules that are checked in every cycle, by bit (harness/axi/axi_rules.sv, lite_rules.sv)."""
 
 from __future__ import annotations
 

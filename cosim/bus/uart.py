@@ -1,4 +1,4 @@
-"""The top with the UART simulated, at the end of a pseudo terminal that any program can open."""
+"""Simulates the UART top and connects it to a pseudo-terminal that any program can open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to machines as text: `uart:PORT[@BAUD]`, `mmio:CSR[@OFFSET],MEMORY[@OFFSET][+SIZE][=BASE]`."""
+"""Addresses of machines as text: `uart:PORT[@BAUD]`, `mmio:CSR[@OFFSET],MEMORY[@OFFSET][+SIZE][=BASE]`."""
 
 from __future__ import annotations
 

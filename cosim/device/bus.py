@@ -1,4 +1,4 @@
-"""What every way to a machine offers: registers and memory."""
+"""The interface of every connection to a machine: registers and memory."""
 
 from __future__ import annotations
 

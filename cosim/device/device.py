@@ -1,4 +1,4 @@
-"""A machine behind a bus: load, start, wait, read back; the same code for boards and simulations."""
+"""A machine behind a bus: load, start, wait, read back; the same code drives boards and simulations."""
 
 from __future__ import annotations
 

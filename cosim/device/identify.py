@@ -1,4 +1,4 @@
-"""Which machine is behind a bus."""
+"""Identifies the machine behind a bus."""
 
 from __future__ import annotations
 

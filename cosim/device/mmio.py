@@ -1,4 +1,4 @@
-"""A machine in the address space of this computer: `/dev/mem`, UIO devices, or plain files."""
+"""A memory-mapped machine on this computer: `/dev/mem`, UIO devices, or plain files."""
 
 from __future__ import annotations
 

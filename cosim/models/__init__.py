@@ -1,1 +1,1 @@
-"""What a machine does, without its RTL: results, cycles."""
+"""Models of a machine without its RTL: results and cycles."""

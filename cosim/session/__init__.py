@@ -1,1 +1,1 @@
-"""One session: compile, predict, simulate and judge models, tile programs and kernels of the CGRA."""
+"""Sessions: compile, predict, simulate and verify models, tile programs and kernels of the CGRA."""

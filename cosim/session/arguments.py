@@ -1,4 +1,4 @@
-"""What a kernel is given: arrays and scalars from a file, and random ones of the size that it needs."""
+"""Arguments of a kernel: arrays and scalars from a file, and random ones of the size that it needs."""
 
 from __future__ import annotations
 

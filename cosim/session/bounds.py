@@ -1,4 +1,4 @@
-"""What the array has to do for an operator: multiply-accumulates, and the least cycles that they take."""
+"""The array's work for an operator: multiply-accumulates, and the lower bound of their cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one driver: programs that are compiled and predicted run on the RTL, and what they leave is judged.
+"""The driver of all runs: executes compiled and predicted programs on the RTL, and checks their results.
 
 Tile programs, models and kernels differ in what they prepare and how they judge; all of them run here.
 """

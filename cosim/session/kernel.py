@@ -1,4 +1,4 @@
-"""A kernel of the CGRA prepared to run on the RTL, and compared with the meaning of its loops."""
+"""Prepares a kernel of the CGRA to run on the RTL, and compares it with the meaning of its loops."""
 
 from __future__ import annotations
 

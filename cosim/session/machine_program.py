@@ -1,4 +1,4 @@
-"""A program of the machine for operators of a model: what running it needs, and what bounds each operator.
+"""The machine program of a group of a model's operators: how to run it, and what bounds each operator.
 
 The same whether it comes from the compiler or from a directory (`heald.bundle`).
 """

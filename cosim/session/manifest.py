@@ -1,4 +1,4 @@
-"""The manifest of a compiled directory (docs/compile.md), and its files as the manifest says that they are.
+"""The manifest of a compiled directory (docs/compile.md), and the checked files that it lists.
 
 Nothing of a directory is trusted: it may come from anywhere. Only regular files inside of it that the
 manifest lists are read, and only once.

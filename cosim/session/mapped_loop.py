@@ -1,4 +1,4 @@
-"""Loops mapped to a fabric, as bitstreams that are decoded again and compared with their graphs."""
+"""Loops mapped to a fabric; their bitstreams are decoded again and compared with their graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of machines and of models on them; cycles are those of the exact cycle model."""
+"""Metrics of machines and of models on them; cycles come from the exact cycle model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models compiled, predicted, and prepared to run on the RTL and to be compared with the reference.
+"""Compiles models, predicts them, and prepares them to run on the RTL and be checked.
 
 A model is a sequence of steps: programs of the machine, and operators of the host. Each step gets what the
 steps before it really made.

@@ -1,4 +1,4 @@
-"""A model's tensors beside those of onnxruntime, which executes the whole model without rewriting it.
+"""Compares a model's tensors with those of onnxruntime, which executes the model without rewriting it.
 
 Each operator is computed twice: as it ran, and again on the operands that onnxruntime has. The second tells
 what an operator does by itself from what it was handed.

@@ -1,4 +1,4 @@
-"""What became of the programs of a model on cycle model and RTL, and of its operators."""
+"""Results of a model's programs on cycle model and RTL, and of its operators."""
 
 from __future__ import annotations
 

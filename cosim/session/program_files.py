@@ -1,4 +1,4 @@
-"""A program of a model as files: words, memory, operators, configurations (docs/compile.md)."""
+"""Reads and writes a model's program as files: words, memory, operators, bitstreams (docs/compile.md)."""
 
 from __future__ import annotations
 

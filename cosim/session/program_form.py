@@ -1,4 +1,4 @@
-"""What the files of a program must be, whoever wrote them: the form of their JSON, and what fits what."""
+"""Validates the files of a program, whoever wrote them: the form of their JSON, and their consistency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs on model and RTL give for each program, and what is compared."""
+"""The results of each program on cycle model and RTL, and their checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile program prepared to run on model and RTL, and compared with its sequential meaning.
+"""Prepares a tile program to run on cycle model and RTL, and compares it with its sequential meaning.
 
 The scratchpad is filled by a program of its own before, and written to memory by another one after, so that
 buffers hold something defined at the start and all of them are compared at the end.

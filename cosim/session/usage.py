@@ -1,4 +1,4 @@
-"""What the operators of a program use of the chip: bytes of its memories, operations of the CGRA."""
+"""On-chip resources that a program's operators use: bytes of its memories, operations of the CGRA."""
 
 from __future__ import annotations
 

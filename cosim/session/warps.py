@@ -1,4 +1,4 @@
-"""A sequential tile program as warps with the checker's answer, which tells where to convert again.
+"""Converts a sequential tile program to warps, and converts again where the checker rejects the result.
 
 Places of waits and signals are chosen on bounded runs with some values of the parameters. The
 checker looks at all of the program. Where it finds values, or an iteration in between, for which

@@ -1,4 +1,4 @@
-"""Waves of a run: what their window is around, and the files that appear beside them."""
+"""Records the waveforms of a run: chooses the window, and writes the files beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `heald`: one module per command, exit codes in one place."""
+"""The `heald` command: one module per subcommand, and the exit codes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 14
 #: What the exit codes mean, for the help.
 _EXIT_CODES = """\b
 Exit codes:
-  0    all is well
-  1    what was checked does not hold
-  2    bad input, or files, memory or disks that do not do what is needed: one line says what
-  70   an error of Heald itself
+  0    success
+  1    a check failed
+  2    invalid input, or an error of a file, memory or disk; the last line says what is wrong
+  70   internal error of Heald
   129  ended by SIGHUP    130  interrupted (Ctrl-C)
-  141  the reader of the output went away    143  ended by SIGTERM"""
+  141  the reader of the output closed the pipe    143  ended by SIGTERM"""
 
 
 @click.group(
@@ -56,7 +56,7 @@ Exit codes:
 @click.version_option(__version__)
 @click.pass_context
 def cli(context: click.Context, debug: bool) -> None:
-    """Heald: an AI accelerator and its compiler, with a cycle-exact proof."""
+    """Generate an AI accelerator, compile models for it, and verify its RTL cycle by cycle."""
     context.ensure_object(dict)["debug"] = debug
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -92,7 +92,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
         path = "heald" if error.ctx is None else error.ctx.command_path
         bare = isinstance(error, click.exceptions.NoArgsIsHelpError)
         text = f"`{path}` needs a command" if bare else error.format_message().rstrip(".")
-        return _say(f"{text} (`{path} --help` tells more)", BAD_INPUT)
+        return _say(f"{text} (see `{path} --help`)", BAD_INPUT)
     except click.ClickException as error:
         return _say(error.format_message(), BAD_INPUT)
     except Ended as error:
@@ -109,7 +109,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoked(arguments: list[str], state: dict[str, bool]) -> Any:
-    """What the command gives; click's own way to call it hides interrupts, ends of files and closed pipes."""
+    """Run the command. click's own entry point would hide interrupts, ends of files and closed pipes."""
     try:
         with cli.make_context("heald", arguments, obj=state) as context:
             return cli.invoke(context)
@@ -123,10 +123,10 @@ def _ended(error: Ended) -> int:
 
 
 def _unexpected(error: Exception, *, debug: bool) -> int:
-    """The exit code for an error that nobody expected, told in a line."""
+    """Report an unexpected error in one line and return its exit code."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
-        return _say(f"the memory does not suffice: {error or 'none is left'}", BAD_INPUT)
+        return _say(f"out of memory: {error or 'none is left'}", BAD_INPUT)
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT:
         return PIPE_CLOSED  # the reader went away (`| head`)
     if isinstance(error, OSError) and (error.filename == STDOUT or of_surroundings(error)):

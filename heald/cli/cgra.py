@@ -1,4 +1,4 @@
-"""`heald cgra run`: a Python function mapped to the grid, run on the RTL of the machine, checked."""
+"""`heald cgra run`: map a Python function to the CGRA, run it on the RTL, and verify it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hw.config import parse_setting
 @click.group("cgra", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Kernels on the grid of processing elements."""
+    """Run kernels, written as Python functions, on the CGRA."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -40,18 +40,18 @@ def command(context: click.Context) -> None:
 @command.command("run")
 @click.argument("kernel", metavar="FILE.py:FUNCTION")
 @click.option(
-    "--fabric", metavar="PRESET|FILE.toml", help="The grid.  [default: that of --hw and --set, else mesh4x4]"
+    "--fabric", metavar="PRESET|FILE.toml", help="Fabric.  [default: that of --hw and --set, else mesh4x4]"
 )
 @grid_option
 @click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
 @click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write all arrays, and `returned`.")
 @click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
-@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
+@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Unroll factor.")
 @click.option(
     "--hw",
     metavar="PRESET|FILE.toml",
-    help="The machine around the grid.  [default: `test` with ports of 32 and 16 bytes]",
+    help="The machine around the CGRA.  [default: `test` with ports of 32 and 16 bytes]",
 )
 @changes
 @backend
@@ -59,11 +59,11 @@ def command(context: click.Context) -> None:
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and mapping."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds for each mapping."
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Time limit per mapping in s."
 )
-@click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
+@click.option("--stall", type=int, metavar="SEED", help="Stall the memory at random, with this seed.")
 @memories
-@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@click.option("--print-after-all", is_flag=True, help="Print the tile program after every stage on stderr.")
 @as_json
 def run(
     kernel: str,
@@ -76,10 +76,10 @@ def run(
     json_: bool,
     **rest: Any,
 ) -> int:
-    """Map the loops of FUNCTION to the grid, run it on the RTL, and prove result and cycles.
+    """Map the loops of FUNCTION, run them on the RTL, and verify results and cycles.
 
-    Results are compared with what the function means on 32-bit numbers, and the cycle of every event, stores
-    of the grid among them, with the cycle model's. What --inputs does not give is random.
+    Results must equal those of the function in 32-bit arithmetic. Every event, including the CGRA's stores,
+    must happen in the predicted cycle. Arrays and scalars that --inputs does not give are random.
     """
     # The mapper is compiled by Numba, which takes time to import.
     from cosim.session.kernel import base_machine

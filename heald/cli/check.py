@@ -1,4 +1,4 @@
-"""`heald check`: whether warp programs do what a sequential tile program does."""
+"""`heald check`: check warp programs against their sequential tile program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sw.warps.assign import assign_warps
 @program_file
 @click.argument("programs", metavar="PROGRAMS.json")
 @hardware
-@click.option("--samples-suffice", is_flag=True, help="Accept what holds for the parameter values tried.")
+@click.option("--samples-suffice", is_flag=True, help="Accept a check of sampled parameter values only.")
 @as_json
 @click.pass_context
 def command(
@@ -33,11 +33,11 @@ def command(
     samples_suffice: bool,
     json_: bool,
 ) -> int:
-    """Check warp programs against the sequential tile program that they implement (docs/check.md).
+    """Check warp programs against their sequential tile program (docs/check.md).
 
-    PROGRAMS.json holds assembly by warp, {"0": "...", "1": "..."}, or the output of `heald warps --json`.
-    Instructions without warp= get the numbers that `heald warps` gives them. Where the programs are wrong,
-    the exit code is 1, and a schedule shows how.
+    PROGRAMS.json maps warp numbers to assembly, {"0": "...", "1": "..."}, or is the output of `heald warps
+    --json`. Instructions without warp= get the warps that `heald warps` assigns. If the programs are wrong,
+    the command prints a schedule that shows how and exits with code 1.
     """
     if file == programs == STDIN:
         raise InputError("FILE.py and PROGRAMS.json cannot both be standard input")
@@ -92,7 +92,7 @@ def _render(verdict: Verdict) -> None:
     over = f" over {verdict.bindings} choices of parameters" if verdict.bindings > 1 else ""
     console.print(
         Text(
-            f"right ({verdict.method}): {verdict.dependences:,} dependences between {verdict.instances:,} "
+            f"correct ({verdict.method}): {verdict.dependences:,} dependences between {verdict.instances:,} "
             f"instances are enforced{over}; no deadlock"
         )
     )

@@ -17,9 +17,9 @@ from heald.report.console import stdout
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write the comparison as one HTML page.")
 @as_json
 def command(a: Path, b: Path, report: Path | None, json_: bool) -> None:
-    """Compare two runs: configuration, cycles and bottleneck of every operator.
+    """Compare two runs: configuration, cycles and bottleneck of each operator.
 
-    A and B are files of `heald run --json`, or directories of `heald compile`, whose cycles are predicted.
+    A and B are outputs of `heald run --json`, or directories of `heald compile`, whose cycles are predicted.
     """
     # The compiler behind it takes time to import.
     from heald.session import compare

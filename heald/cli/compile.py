@@ -1,4 +1,4 @@
-"""`heald compile`: a model as programs, images and plans in a directory."""
+"""`heald compile`: compile a model into a directory of programs, memory images and plans."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from heald.progress import shown
 @hardware
 @reading
 @known
-@click.option("--export", type=click.Choice(["testbench"]), help="Write testbench/ too: SystemVerilog alone.")
-@directory("The directory, which is made; one of an earlier compilation is replaced.")
+@click.option("--export", type=click.Choice(["testbench"]), help="Also write testbench/ (SystemVerilog).")
+@directory("Output directory; replaces an earlier compilation.")
 @printing
 @as_json
 def command(model: Path, inputs: Path | None, output: Path, json_: bool, **options: Any) -> int:
-    """Compile MODEL.onnx for a machine into a directory that `heald run DIR` runs and checks.
+    """Compile a model into a directory that `heald run DIR` runs and verifies.
 
-    It holds the tiles of each operator, the sequential and the synchronised tile program, the programs of the
-    warps, the configurations of the grid, the memory map and all constants (docs/compile.md).
+    The directory holds the tiles of each operator, the tile program before and after synchronisation, the
+    programs of the warps, the CGRA's bitstreams, the memory map and all constants (docs/compile.md).
     """
     # The compiler behind it takes time to import.
     from heald import bundle, session

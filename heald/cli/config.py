@@ -53,12 +53,12 @@ def show(name: str, json_: bool) -> None:
 @click.argument("file", metavar="FILE.toml|PRESET")
 @as_json
 def check(file: str, json_: bool) -> None:
-    """Check a machine; a wrong one is refused with the reason (exit code 2)."""
+    """Check a machine; exits with code 2 and the reason if it is invalid."""
     m = load(file)
     if json_:
         print_json({"ok": True} | _summary(m))
     else:
-        click.echo(f"{file}: good: {m.rows}×{m.cols} array, {m.macs_per_cycle} MAC/cycle, machine {m.hash}")
+        click.echo(f"{file}: valid: {m.rows}×{m.cols} array, {m.macs_per_cycle} MAC/cycle, machine {m.hash}")
 
 
 def _summary(m: MachineConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`heald deps`: which instruction's bytes every instruction of a tile program reads."""
+"""`heald deps`: show the dependences between the instructions of a tile program."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from sw.ir.load import load_program
 
 @click.command("deps")
 @program_file
-@click.option("--explain", "label", metavar="LABEL", help="Tell why, with intervals, for one instruction.")
+@click.option("--explain", "label", metavar="LABEL", help="Explain the dependences of one instruction.")
 @as_json
 def command(file: str, label: str | None, json_: bool) -> None:
     """Show the dependences of a tile program.
 
-    For every instruction the writes that can have produced the bytes it reads ("entry" is what a buffer held
-    before the program), the instructions that read what it writes, and how many iterations of the loops
-    around both lie between: a number for one common loop, a list for several, * where it is not constant or
-    not bounded.
+    For each instruction, lists the writes whose bytes it may read, and the instructions that may read what it
+    writes. "entry" stands for what a buffer held before the program. In parentheses is the distance in
+    iterations of the loops around both: a number for one loop, a list for several, * if not constant.
     """
     program = load_program(file)
     if label is None:

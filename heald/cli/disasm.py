@@ -1,4 +1,4 @@
-"""`heald disasm`: instruction words as text."""
+"""`heald disasm`: disassemble instruction words."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TOKEN = re.compile(r"(0[xX])?[0-9a-fA-F]{1,8}")
     type=click.Choice(["auto", "bin", "hex"]),
     default="auto",
     show_default=True,
-    help="Little-endian words, or hexadecimal words as text (`#` and `//` start comments).",
+    help="Little-endian binary, or hexadecimal text in which `#` and `//` start comments.",
 )
 @as_json
 def command(file: Path, kind: str, json_: bool) -> None:
-    """Disassemble a program FILE."""
+    """Disassemble a file of instruction words."""
     try:
         data = file.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`heald explain`: where every node of a model runs, why, and what would change it."""
+"""`heald explain`: list the nodes that do not run on the machine, why, and what would change that."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
-@click.option("--hw", metavar="PRESET|FILE.toml", help="Compile for this machine, and tell what it refuses.")
+@click.option("--hw", metavar="PRESET|FILE.toml", help="Also list what this machine refuses.")
 @changes
 @reading
 @known
 @click.option(
-    "--advise", is_flag=True, help="Predict its cycles: what bounds them, and what would help most."
+    "--advise", is_flag=True, help="Predict the cycles, what bounds them, and what would help most."
 )
 @as_json
 def command(
@@ -38,12 +38,12 @@ def command(
     json_: bool,
     **options: Any,
 ) -> int:
-    """Tell which nodes of MODEL.onnx the machine does not execute, why, and what would change it.
+    """List the nodes that the machine cannot execute, why, and what would help.
 
-    Nodes that may run once others do are told apart. With --hw or --set it is compiled, and what is too much
-    for that machine is told too; --advise predicts its cycles there as well. The last lines say what moves
-    between machine and host. Exit code 1 where a node is refused, which with --allow-host are those alone
-    that the host cannot execute either.
+    Nodes that may be refused only because another one is are marked. With --hw or --set, the model is also
+    compiled for that machine, and what exceeds it is listed too. --advise adds a prediction of the cycles.
+    The last lines show what moves between machine and host. The exit code is 1 if a node is refused; with
+    --allow-host, only if the host cannot execute it either.
     """
     from cosim.session.network import advice_on
     from heald.cli.run_files import read_inputs
@@ -89,7 +89,7 @@ def command(
 
 
 def _print(refusals: Sequence[Refusal], too_much: Mapping[str, str], to_do: str, refused: bool) -> None:
-    """What is refused or left to the host, with what would change it, and how much that is."""
+    """Print what is refused or left to the host, what would change that, and the totals."""
     entries = [(f"{r} (another one may be the cause)" if r.follows else str(r), r.remedy) for r in refusals]
     entries += [(why if name in why else f"{name}: {why}", to_do) for name, why in too_much.items()]
     for text, remedy in entries:

@@ -1,4 +1,4 @@
-"""`heald explore`: which machine to build for some models."""
+"""`heald explore`: search a design space for the machine to build for some models."""
 
 from __future__ import annotations
 
@@ -24,38 +24,36 @@ _PAUSE = 4.0
     type=click.Choice(["grid", "random", "nsga2", "tpe"]),
     default="grid",
     show_default=True,
-    help="How points are chosen.",
+    help="Search strategy.",
 )
 @click.option(
     "--trials",
     type=click.IntRange(1),
     metavar="N",
-    help="Points in all, those of earlier runs among them.  [default: the whole grid, else 100]",
+    help="Total number of points, including earlier runs.  [default: the whole grid, else 100]",
 )
-@click.option("--storage", metavar="URL", help="The study's database.  [default: sqlite:///SPACE-MODEL.db]")
+@click.option("--storage", metavar="URL", help="Database of the study.  [default: sqlite:///SPACE-MODEL.db]")
 @click.option(
     "--executor",
     default="processes",
     show_default=True,
     metavar="processes[:N]|dask://HOST:PORT",
-    help="Who evaluates points.",
+    help="Workers that evaluate points.",
 )
 @click.option(
-    "--confirm", type=click.IntRange(0), default=0, metavar="N", help="Run the N best points on the RTL."
+    "--confirm", type=click.IntRange(0), default=0, metavar="N", help="Also run the N best points on the RTL."
 )
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write a report as one HTML page.")
 @click.option("--csv", type=PATH, metavar="FILE", help="Write all points as a table.")
-@click.option("--export", type=PATH, metavar="DIR", help="Write the machines of the front as TOML files.")
+@click.option("--export", type=PATH, metavar="DIR", help="Write the non-dominated machines as TOML files.")
+@click.option("--compare", type=click.IntRange(0), metavar="N", help="Compare point N with the base machine.")
 @click.option(
-    "--compare", type=click.IntRange(0), metavar="N", help="Set point N beside the base machine, by operator."
-)
-@click.option(
-    "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="The FPGA."
+    "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="FPGA family."
 )
 @click.option(
     "--synth", "synthesis", is_flag=True, help="Measure resources by synthesis instead of estimating them."
 )
-@click.option("--energy", type=PATH, metavar="TABLE.toml", help="Energies in pJ instead of the default ones.")
+@click.option("--energy", type=PATH, metavar="TABLE.toml", help="Energies in pJ, instead of the defaults.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @backend
 @host
@@ -63,11 +61,11 @@ _PAUSE = 4.0
 @fixed
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
-    """Explore the machines of SPACE.toml: cycles, resources, clock and energy of each for the models.
+    """Search the design space of SPACE.toml for the machine to build for some models.
 
-    Every point is compiled for, and its cycles are those of the exact cycle model. All points are kept in a
-    database: the same command goes on where an earlier one ended, in whatever way. Points that the compiler
-    refuses are kept with the reason. See docs/explore.md.
+    Each point is a machine. Heald compiles the models for it and evaluates cycles (with the exact cycle
+    model), resources, clock and energy, or keeps the reason why it is refused. All points are stored in a
+    database, so that the same command resumes an interrupted search. See docs/explore.md.
     """
     # The mapper and optuna take time to import.
     from heald.exploration.command import Request
@@ -94,7 +92,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
         for comparison in compared:
             comparison.print(stdout(180))
         if study.found.front and not compared:
-            note(f"--compare {study.found.front[0]} sets the first of these beside the base machine")
+            note(f"--compare {study.found.front[0]} compares the first of these with the base machine")
     wrong = [c for c in study.found.confirmations if not c.confirmed]
     for c in wrong:
         note(f"point {c.point} differs on the RTL: {c.difference}")

@@ -1,4 +1,4 @@
-"""`heald fabric`: the grid that a preset or a file describes."""
+"""`heald fabric`: show the CGRA that a preset or a file describes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hw.fabric.draw import to_svg
 @click.argument("source", metavar="PRESET|FILE.toml", default="mesh4x4")
 @grid_option
 @click.option("--svg", type=PATH, metavar="FILE", help="Draw the PEs and links.")
-@click.option("--toml", is_flag=True, help="Print the fabric as TOML, every PE by itself.")
+@click.option("--toml", is_flag=True, help="Print the fabric as TOML, one entry per PE.")
 @as_json
 def command(source: str, grid: str | None, svg: Path | None, toml: bool, json_: bool) -> None:
-    """Show a grid: the kinds of its PEs, their links, the words that configure them (docs/cgra.md)."""
+    """Show a fabric: kinds of PEs, links, configuration words (docs/cgra.md)."""
     if toml and json_:
         raise InputError("--toml and --json must not be given together")
     fabric = load(source, grid_size(grid))

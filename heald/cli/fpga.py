@@ -1,4 +1,4 @@
-"""`heald fpga`: a machine on an FPGA: synthesis, placement and routing, and the files for a tool flow."""
+"""`heald fpga`: synthesise, place and route a machine, and write the files for a tool flow."""
 
 from __future__ import annotations
 
@@ -35,21 +35,19 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
 
 @click.command("fpga")
 @hardware
-@click.option("--family", default="ecp5", show_default=True, metavar="|".join(FAMILIES), help="The family.")
-@click.option(
-    "--device", metavar="|".join(list(DEVICES)[:4]), help=f"The device of ECP5 (default: {DEFAULT})."
-)
-@click.option("--speed", type=int, metavar="6|7|8", help="Its speed grade.")
-@click.option("--package", metavar="NAME", help="Its package.")
+@click.option("--family", default="ecp5", show_default=True, metavar="|".join(FAMILIES), help="FPGA family.")
+@click.option("--device", metavar="|".join(list(DEVICES)[:4]), help=f"ECP5 device (default: {DEFAULT}).")
+@click.option("--speed", type=int, metavar="6|7|8", help="Speed grade of the device.")
+@click.option("--package", metavar="NAME", help="Package of the device.")
 @click.option(
     "--board",
     metavar="NAME|FILE.toml",
-    help="A board with its device and pins, as ulx3s; implies --top board.",
+    help="A board, such as ulx3s, which sets device and pins; implies --top board.",
 )
 @click.option(
     "--top",
     metavar="|".join(TOPS),
-    help="The bare machine, or behind AXI4, a UART, a board's pins (default: core).",
+    help="Interface around the machine: none, AXI4, a UART, or a board's pins (default: core).",
 )
 @click.option(
     "--memory",
@@ -57,12 +55,12 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
     default=MEMORY_BYTES,
     show_default=True,
     metavar="BYTES",
-    help="Block RAM behind a UART.",
+    help="Size of the block RAM behind the UART.",
 )
 @click.option("--baud", type=int, default=BAUD, show_default=True, help="Bits per second of the UART.")
-@click.option("--frequency", type=float, metavar="MHZ", help="The clock; exit code 1 when it is not reached.")
+@click.option("--frequency", type=float, metavar="MHZ", help="Target clock; exit code 1 if missed.")
 @click.option(
-    "--seed", type=click.IntRange(0, LAST_SEED), default=1, show_default=True, help="Of the placement."
+    "--seed", type=click.IntRange(0, LAST_SEED), default=1, show_default=True, help="Seed of the placement."
 )
 @click.option(
     "--seeds",
@@ -70,15 +68,15 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
     default=1,
     show_default=True,
     metavar="K",
-    help="Try K seeds from --seed on and keep the best.",
+    help="Try K seeds, starting at --seed, and keep the best.",
 )
-@click.option("--synth-only", is_flag=True, help="Do not place and route.")
-@directory("Directory for all files.", required=False)
+@click.option("--synth-only", is_flag=True, help="Synthesise only; do not place and route.")
+@directory("Output directory.", required=False)
 @as_json
 def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool, **options: Any) -> int:
-    """Put a machine on an FPGA: clock, resources, critical path, and the files for a tool flow.
+    """Build a machine for an FPGA: clock, resources, critical path, build files.
 
-    ECP5 is synthesised, placed and routed; Xilinx (7 series) is synthesised only.
+    For ECP5, Heald synthesises, places and routes; for Xilinx (7 series), it only synthesises.
     """
     config = machine(hw, settings)
     top, board, target = _target(options)

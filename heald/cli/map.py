@@ -1,4 +1,4 @@
-"""`heald map`: the loops of a function or a graph on the grid, as a bitstream that is checked."""
+"""`heald map`: map the loops of a function, or a graph, to a CGRA, and verify the bitstream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDEST, _MOST = 8, 16
 
 @click.command("map")
 @click.argument("source", metavar="GRAPH.json|FILE.py:FUNCTION")
-@click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="The grid.")
+@click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="Fabric.")
 @grid_option
 @click.option(
     "--timeout",
@@ -35,13 +35,13 @@ _WIDEST, _MOST = 8, 16
     default=120,
     show_default=True,
     metavar="S",
-    help="Seconds after which the search for one loop ends.",
+    help="Time limit for each loop, in seconds.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
-@click.option("--flat", is_flag=True, help="Place without groups of PEs.")
-@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
+@click.option("--flat", is_flag=True, help="Place without grouping PEs.")
+@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Unroll factor.")
 @click.option("-o", "output", type=PATH, metavar="FILE", help="Write the bitstream (32-bit little-endian).")
-@click.option("--svg", type=PATH, metavar="FILE", help="Draw the mapping, a panel per context.")
+@click.option("--svg", type=PATH, metavar="FILE", help="Draw the mapping, one panel per context.")
 @as_json
 def command(
     source: str,
@@ -55,10 +55,10 @@ def command(
     svg: Path | None,
     json_: bool,
 ) -> int:
-    """Map a loop to a grid of processing elements with the least initiation interval (docs/map.md).
+    """Map a loop to a CGRA with the smallest initiation interval (docs/map.md).
 
-    The bitstream is decoded again and compared with the graph. Of a function with several loops each is
-    mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
+    The bitstream is decoded again and compared with the graph. If a function has several loops, each is
+    mapped, and its number is put before the suffix of output files. Exit code 1: a loop cannot be mapped.
     """
     # The mapper is compiled by Numba, which takes time to import.
     from cosim.session.mapped_loop import loops_of

@@ -29,7 +29,7 @@ _EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, m
     "lists",
     multiple=True,
     metavar="PASS,...",
-    help="The passes to run, in this order; repeatable.",
+    help="Passes to run, in this order; repeatable.",
 )
 @click.option(
     "--registers",
@@ -37,7 +37,7 @@ _EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, m
     default=32,
     show_default=True,
     metavar="R",
-    help="Scalar registers that hoisting may fill, r0 included.",
+    help="Scalar registers that hoisting may use, including r0.",
 )
 @click.option("--print-after-all", is_flag=True, help="Print the program after every pass on stderr.")
 @click.option(
@@ -45,7 +45,7 @@ _EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, m
     type=click.Choice(["text", "mlir"]),
     default="text",
     show_default=True,
-    help="The form in which the program is printed.",
+    help="Output format.",
 )
 @as_json
 def command(
@@ -53,8 +53,8 @@ def command(
 ) -> None:
     """Run passes over a tile program and print it (docs/ir.md).
 
-    FILE.py holds the program, - is standard input. --json prints an object with the program, the passes, and
-    the counts before and after.
+    FILE.py holds the program; - reads standard input. --json prints the program, the passes, and the numbers
+    of instructions and operations before and after.
     """
     steps = [step for text in lists for step in named(text, registers=registers)]
     before = load_program(file)

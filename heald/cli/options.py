@@ -27,11 +27,11 @@ changes = click.option(
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change one field of the machine; repeatable.",
+    help="Override one field of the machine; repeatable.",
 )
 #: `--allow-host`, as `allow_host`.
 host = click.option(
-    "--allow-host", is_flag=True, help="Let the host execute what the machine cannot (of a model)."
+    "--allow-host", is_flag=True, help="Let the host run nodes that the machine cannot (models only)."
 )
 #: `--dim`, as `dim`.
 dimensions = click.option(
@@ -39,23 +39,23 @@ dimensions = click.option(
     multiple=True,
     metavar="NAME=SIZE",
     callback=lambda context, option, texts: parse_sizes(texts),
-    help="Fix a size that a model leaves open, by its name or INPUT.AXIS; repeatable.",
+    help="Set a size that the model leaves open, by its name or as INPUT.AXIS; repeatable.",
 )
 #: `--dynamic`, as `dynamic`.
 run_time = click.option(
     "--dynamic",
     is_flag=True,
-    help="Quantise the other side of products with quantised weights at run time (of a model).",
+    help="Quantise activations at run time where only weights are quantised (models only).",
 )
 #: `--fixed-point`, as `fixed_point`.
 fixed = click.option(
     "--fixed-point",
     is_flag=True,
-    help="Compute real numbers that have no exact form in fixed point, to a stated error (of a model).",
+    help="Use fixed point, with a stated error bound, where no exact integer form exists (models only).",
 )
 #: `--inputs`, as `inputs`.
 known = click.option(
-    "--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler must know."
+    "--inputs", type=PATH, metavar="FILE.npz", help="Values of inputs that the compiler needs to know."
 )
 #: `--refine`, as `refine`.
 refinement = click.option(
@@ -63,15 +63,15 @@ refinement = click.option(
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Put the best N plans through the exact cycle model and take the quickest.",
+    help="Compile the best N plans, predict their cycles exactly, and use the fastest.",
 )
 #: `--sim`, as `sim`.
 backend = click.option(
-    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
+    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="Simulator of the RTL."
 )
 #: `--grid`, which `grid_size` reads.
 grid_option = click.option(
-    "--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric."
+    "--grid", metavar="RxC", help="Rows and columns of the CGRA, instead of the fabric's own."
 )
 #: `--json`, as `json_`.
 as_json = click.option("--json", "json_", is_flag=True, help="Print one JSON object on stdout.")
@@ -113,10 +113,10 @@ def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
 def memories(function: F) -> F:
     """`--latency` and `--bandwidth`; the command gets texts, and `port_options` reads them."""
     function = click.option(
-        "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable."
+        "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a memory port; repeatable."
     )(function)
     return click.option(
-        "--latency", multiple=True, metavar="PORT=N", help="Latency of a port in cycles; repeatable."
+        "--latency", multiple=True, metavar="PORT=N", help="Latency of a memory port in cycles; repeatable."
     )(function)
 
 
@@ -160,7 +160,7 @@ def print_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line of progress on stderr; what cannot be told there does not matter."""
+    """Print a line of progress on stderr; errors of stderr are ignored."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
@@ -168,15 +168,15 @@ def note(text: str) -> None:
 def printing(function: F) -> F:
     """`--print-after` and `--print-after-all`; the command gets both and calls `printer`."""
     function = click.option(
-        "--print-after", metavar="STAGE", help="Print what this stage makes on stderr (docs/compile.md)."
+        "--print-after", metavar="STAGE", help="Print the result of this stage on stderr (docs/compile.md)."
     )(function)
     return click.option(
-        "--print-after-all", is_flag=True, help="Print the tile program after every step on stderr."
+        "--print-after-all", is_flag=True, help="Print the tile program after every stage on stderr."
     )(function)
 
 
 def printer(stage: str | None, every: bool) -> Callable[[str, Program | str], None] | None:
-    """Prints what one stage makes, or all of them; raises `InputError` for a stage that there is not."""
+    """A function that prints the results of one stage or of all; raises `InputError` for an unknown stage."""
     if every or stage is None:
         return print_after if every else None
     # The compiler behind it takes time to import.

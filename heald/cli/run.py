@@ -1,4 +1,4 @@
-"""`heald run`: a model, a compiled model, a shape, or a tile program on the RTL, checked."""
+"""`heald run`: run a model, a compiled model, a GEMM or a tile program on the RTL, and verify it."""
 
 from __future__ import annotations
 
@@ -112,15 +112,15 @@ class _Run:
 
 @click.command("run")
 @click.argument("model", required=False, type=PATH, metavar="[MODEL.onnx|PROGRAM.py|DIR]")
-@click.option("--matmul", metavar="MxKxN", help="Run one product of this shape instead of a model.")
+@click.option("--matmul", metavar="MxKxN", help="Run one GEMM of this shape instead of a model.")
 @click.option("--type-a", type=click.Choice(list(TYPES)), default="int8", help="Type of A (with --matmul).")
 @click.option("--type-b", type=click.Choice(list(TYPES)), default="int8", help="Type of B (with --matmul).")
 @click.option("--zero-a", type=int, default=0, metavar="N", help="Zero point of A (with --matmul).")
 @click.option("--zero-b", type=int, default=0, metavar="N", help="Zero point of B (with --matmul).")
-@click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
-@click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
-@click.option("--batch", metavar="N[xN...]", help="As many products, one after the other (with --matmul).")
-@click.option("--epilogue", metavar="FILE.py:FUNCTION", help="What finishes every sum (with --matmul).")
+@click.option("--transpose-a", is_flag=True, help="A is stored as [K, M] (with --matmul).")
+@click.option("--transpose-b", is_flag=True, help="B is stored as [N, K] (with --matmul).")
+@click.option("--batch", metavar="N[xN...]", help="Batch dimensions (with --matmul).")
+@click.option("--epilogue", metavar="FILE.py:FUNCTION", help="Applied to every sum (with --matmul).")
 @click.option("--out", type=click.Choice([*TYPES, "int32"]), default="int8", help="Type that it stores.")
 @hardware
 @reading
@@ -129,34 +129,34 @@ class _Run:
     "--device", metavar="ADDRESS", help="A board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE][=BASE]."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
-@click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
+@click.option("--stall", type=int, metavar="SEED", help="Stall the memory at random, with this seed.")
 @memories
-@click.option("--base", metavar="ADDRESS", type=address, default="0", help="Where address 0 lies in memory.")
+@click.option("--base", metavar="ADDRESS", type=address, default="0", help="Base address in memory.")
 @refinement
-@click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .fst or .vcd (docs/waves.md).")
-@click.option("--waves-from", type=int, metavar="CYCLE", help="Start the waves in this cycle.")
-@click.option("--waves-to", type=int, metavar="CYCLE", help="End the waves after this cycle.")
-@click.option("--waves-around", metavar="OPERATOR", help="Record an operator, or the first `divergence`.")
+@click.option("--waves", type=PATH, metavar="FILE", help="Write waveforms, .fst or .vcd (docs/waves.md).")
+@click.option("--waves-from", type=int, metavar="CYCLE", help="First cycle to record.")
+@click.option("--waves-to", type=int, metavar="CYCLE", help="Last cycle to record.")
+@click.option("--waves-around", metavar="OPERATOR", help="Record around an operator, or `divergence`.")
 @click.option(
-    "--waves-scope", multiple=True, metavar="NAME", help="Record a part only: gemm, cgra.pe*. Repeatable."
+    "--waves-scope", multiple=True, metavar="NAME", help="Record only this part: gemm, cgra.pe*; repeatable."
 )
 @click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
-@click.option("--compare", type=click.Choice(["onnxruntime"]), help="Compare every tensor of a model too.")
-@click.option("--host-only", is_flag=True, help="Accept a model of which nothing runs on the machine.")
+@click.option("--compare", type=click.Choice(["onnxruntime"]), help="Also compare every tensor of a model.")
+@click.option("--host-only", is_flag=True, help="Accept a model that runs entirely on the host.")
 @click.option("--inputs", type=PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
 @printing
 @click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
 @click.pass_context
 def command(context: click.Context, /, model: Path | None, json_: bool, **options: Any) -> int:
-    """Run MODEL.onnx, a directory of `heald compile`, or --matmul on the RTL; prove result and cycles.
+    """Run a model or a program on the RTL, and verify its results and cycles.
 
-    Results are compared bit for bit with NumPy, or for a whole model with what its operators mean
-    (docs/network.md), and the cycle of every event with the cycle model's. A tile program, PROGRAM.py, is
-    compared with its sequential execution; its inputs are parameters and buffers in memory, which are random
-    if not given. Ports are load_a, load_b, load_c and store. With --device a model runs on a board, and only
-    its results are compared.
+    The source is a model, a directory of `heald compile`, a tile program (PROGRAM.py), or a GEMM (--matmul).
+    Inputs (of a tile program: parameters and buffers in memory) are random if not given. Results must equal a
+    NumPy reference, or those of the sequential tile program, bit for bit (docs/network.md). Every event must
+    happen in the predicted cycle. With --device, a model runs on a board, and only its results are compared.
+    Ports are load_a, load_b, load_c and store.
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
@@ -183,7 +183,7 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
 
 
 def _ran(asked: _Run, say: Progress) -> Run:
-    """What became of it; errors name the file that they are about, and options."""
+    """Compile and run what was asked; errors name the file or option that they are about."""
     ports, seed = port_options(asked.options), asked.options["seed"]
     on = asked.options["device"] or asked.options["sim"]
     with about(None):
@@ -206,7 +206,7 @@ def _ran(asked: _Run, say: Progress) -> Run:
 def _compiled(
     asked: _Run, arrays: dict[str, np.ndarray] | None, ports: dict[str, Any], say: Progress
 ) -> Model:
-    """What runs, compiled now or into a directory before."""
+    """The compiled source: loaded from a directory, or compiled now."""
     # The compiler behind it takes time to import.
     from cosim.session.arguments import function_of
     from heald import session

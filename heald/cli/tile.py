@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 @click.command("tile")
 @click.argument("problem", required=False, metavar="[PROBLEM.json|-]")
-@click.option("--matmul", metavar="MxKxN", help="Plan one product of this shape instead of a file.")
-@click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
-@click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
+@click.option("--matmul", metavar="MxKxN", help="Plan one GEMM of this shape instead of a file's.")
+@click.option("--transpose-a", is_flag=True, help="A is stored as [K, M] (with --matmul).")
+@click.option("--transpose-b", is_flag=True, help="B is stored as [N, K] (with --matmul).")
 @click.option(
     "--hw",
     metavar="PRESET|FILE.toml",
-    help="The machine; a file then holds a shape only.  [with --matmul: default]",
+    help="Plan for this machine; the file then holds only a shape.  [with --matmul: default]",
 )
 @changes
 @memories
@@ -59,12 +59,12 @@ def command(
     json_: bool,
     **rest: Any,
 ) -> None:
-    """Plan piece sizes and loop order of a matrix product or convolution.
+    """Plan the tile sizes and loop order of a GEMM or convolution.
 
-    PROBLEM.json (- is standard input) names m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
+    PROBLEM.json (or - for standard input) gives m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
     dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,
-    block_n, sync_granularity, and if wanted write_b and halo. With --hw or --matmul the machine is a
-    configuration, and the plan is the one that `heald run` uses.
+    block_n, sync_granularity, and optionally write_b and halo. With --hw or --matmul, the plan is for that
+    machine, and is the one that `heald run` uses.
     """
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")
@@ -136,7 +136,7 @@ def shape_of(name: str) -> Product | Convolution:
 
 
 def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
-    """The plan; what does not fit is told with the name of the problem's file."""
+    """The plan; raises `InputError` with the name of the problem's file if nothing fits."""
     try:
         return plan(problem)
     except InputError as error:

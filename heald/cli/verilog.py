@@ -1,4 +1,4 @@
-"""`heald verilog`: the machine as Verilog, with header, register map and description."""
+"""`heald verilog`: write a machine as Verilog, with C header, register map and description."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hw.synthesis.flow import TOPS, design
 
 @click.command("verilog")
 @hardware
-@click.option("--top", type=click.Choice(("core", "axi", "uart")), default="core", help="The bus around it.")
-@directory("Directory for TOP.v, TOP.json, heald.rdl, heald.h, heald.xml and csr.md.")
+@click.option("--top", type=click.Choice(("core", "axi", "uart")), default="core", help="Bus interface.")
+@directory("Output directory, for TOP.v, TOP.json, heald.rdl, heald.h, heald.xml and csr.md.")
 @as_json
 def command(hw: str, settings: tuple[str, ...], top: str, output: Path, json_: bool) -> None:
-    """Write the machine as Verilog, its registers as SystemRDL, C, IP-XACT and a page, and a JSON of all."""
+    """Write a machine as Verilog, with register map (SystemRDL, C, IP-XACT, Markdown), JSON description."""
     config = machine(hw, settings)
     check_directory(output)
     note(f"writing {config.name} ({config.hash}) to {output}")

@@ -1,4 +1,4 @@
-"""`heald warps`: a sequential tile program as warps that run side by side, checked."""
+"""`heald warps`: convert a sequential tile program to warps that run in parallel, and check them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sw.warps.reduce import Reduction
     type=click.Choice([r.value for r in Reduction]),
     default=Reduction.FULL.value,
     show_default=True,
-    help="Which redundant dependences go.",
+    help="Which redundant dependences to remove.",
 )
 @click.option(
     "--channels",
@@ -44,11 +44,11 @@ from sw.warps.reduce import Reduction
     show_default=True,
     help="How sync channels are shared.",
 )
-@click.option("--unroll", is_flag=True, help="Lay out every instance, without loops.")
+@click.option("--unroll", is_flag=True, help="Unroll every loop.")
 @hardware
-@click.option("--dot", metavar="FILE", help="Write the graph for Graphviz.")
-@click.option("--svg", metavar="FILE", help="Draw the graph.")
-@click.option("--samples-suffice", is_flag=True, help="Accept what holds for the parameter values tried.")
+@click.option("--dot", metavar="FILE", help="Write the dependence graph for Graphviz.")
+@click.option("--svg", metavar="FILE", help="Draw the dependence graph.")
+@click.option("--samples-suffice", is_flag=True, help="Accept a check of sampled parameter values only.")
 @as_json
 def command(
     file: str,
@@ -64,9 +64,9 @@ def command(
 ) -> int:
     """Convert a sequential tile program to warps, and check them (docs/warps.md).
 
-    Instructions without warp= go to the warp of their engine, generic ones to one for their name. Edges are
-    listed with distances in the common loops (P -> C@1), with --unroll between instances (P[0] -> C[1]).
-    Where the checker does not accept the result, the exit code is 1.
+    Instructions without warp= go to the warp of their engine, generic ones to one warp per name. Edges are
+    listed with their distance in the common loops (P -> C@1), or with --unroll between instances
+    (P[0] -> C[1]). If the checker rejects the result, the exit code is 1.
     """
     asked = (("--dot", dot, to_dot), ("--svg", svg, to_svg))
     pictures = [(option, Path(path), form) for option, path, form in asked if path is not None]
@@ -130,7 +130,7 @@ def _render(made: Warped) -> None:
     verdict = made.verdict
     if verdict.ok:
         console.print(
-            Text(f"{count}; right ({verdict.method}): {verdict.dependences:,} dependences enforced")
+            Text(f"{count}; correct ({verdict.method}): {verdict.dependences:,} dependences enforced")
         )
     else:
         # What could not be shown is not known to be wrong.

@@ -151,7 +151,7 @@ def _check_area(space: Space, workload: Workload) -> None:
     if needed and not has_clock(workload.family):
         name = min(needed)
         raise InputError(
-            f"{space.file}: {name} needs a clock, which is not known of family {workload.family}"
+            f"{space.file}: {name} needs a clock, which is not known for family {workload.family}"
         )
 
 

@@ -82,12 +82,12 @@ def parse(text: object, known: Collection[str], place: str, *, comparison: bool 
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"{place}: {text!r} is no formula (docs/explore.md)") from None
+        raise InputError(f"{place}: {text!r} is not a formula (docs/explore.md)") from None
     _check(tree, text, place, 0)
     names = frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - FUNCTIONS.keys()
     unknown = sorted(names - set(known))
     if unknown:
-        raise InputError(f"{place}: unknown name {unknown[0]!r} in {text!r}; known are {', '.join(known)}")
+        raise InputError(f"{place}: unknown name {unknown[0]!r} in {text!r}; valid are {', '.join(known)}")
     negates = isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
     if comparison and not negates and not isinstance(tree, ast.Compare | ast.BoolOp):
         raise InputError(f'{place}: must compare something, as "a <= b" does, not {text!r}')

@@ -106,7 +106,7 @@ class ProcessWorkers:
         except (OSError, RuntimeError) as error:
             raise InputError(
                 f"--executor: process {len(self.slots) + 1} of {self.number} cannot be started: {error}; "
-                "the same command goes on from here"
+                "the same command resumes from here"
             ) from None
 
     def translate(self, error: BaseException) -> BaseException:
@@ -233,7 +233,7 @@ class Search:
         try:
             return self._evaluated()
         except ClusterLostError as error:
-            raise InputError(f"{error}; the same command goes on from here") from None
+            raise InputError(f"{error}; the same command resumes from here") from None
 
     def _evaluated(self) -> Progress:
         begin = time.monotonic()
@@ -298,5 +298,5 @@ class Search:
             times = "its workers" if flight.lost == 1 else f"its worker {flight.lost} times"
             answer = Answer(failed=f"killed {times}: {translated}")
         if answer.hindered is not None:
-            raise InputError(f"{answer.hindered}; the same command goes on from here")
+            raise InputError(f"{answer.hindered}; the same command resumes from here")
         self.progress.done.append(self.kept.keep(flight.number, flight.config, answer))

@@ -178,7 +178,7 @@ def _values(name: str, given: Any, place: str) -> Values:
             _check_number(name, value, place)
     if len(set(listed)) < len(listed):
         twice = next(v for i, v in enumerate(listed) if v in listed[:i])
-        raise InputError(f"{place}: {twice!r} is there twice")
+        raise InputError(f"{place}: {twice!r} appears twice")
     return tuple(listed) if name == "cgra" else tuple(sorted(listed))
 
 
@@ -266,7 +266,7 @@ def _derived(
         if name not in _NUMBERS:
             raise InputError(f"{where}: unknown field; fields of a machine are {', '.join(_NUMBERS)}")
         if name in taken:
-            raise InputError(f"{where}: is a parameter as well; it must be one of both")
+            raise InputError(f"{where}: is also a parameter; it must be only one of them")
         found[name] = parse(text, names, where)
     ordered: dict[str, Formula] = {}
     while len(ordered) < len(found):
@@ -275,7 +275,7 @@ def _derived(
         ]
         if not ready:
             circle = ", ".join(n for n in found if n not in ordered)
-            raise InputError(f"{place}: [derived]: {circle} depend on each other in a circle")
+            raise InputError(f"{place}: [derived]: {circle} depend on each other in a cycle")
         ordered |= {n: found[n] for n in ready}
     return ordered
 
@@ -283,7 +283,7 @@ def _derived(
 def _objectives(table: Mapping[str, Any], place: str) -> dict[str, str]:
     for name, direction in table.items():
         if name not in METRICS:
-            raise InputError(f"{place}: [objectives] {name}: unknown; known are {', '.join(METRICS)}")
+            raise InputError(f"{place}: [objectives] {name}: unknown; valid are {', '.join(METRICS)}")
         if direction not in (MINIMIZE, MAXIMIZE):
             raise InputError(
                 f'{place}: [objectives] {name}: must be "{MINIMIZE}" or "{MAXIMIZE}", not {direction!r}'

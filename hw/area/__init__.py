@@ -1,4 +1,4 @@
-"""What a machine takes of an FPGA, estimated from its configuration alone (docs/area.md)."""
+"""Area estimates: the FPGA resources of a machine from its configuration alone (docs/area.md)."""
 
 from hw.area.model import Estimate, estimate
 

@@ -1,4 +1,4 @@
-"""What a machine takes of an FPGA: estimated, or measured by synthesis."""
+"""The FPGA resources of a machine: estimated, or measured by synthesis."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ if TYPE_CHECKING:
 
 
 class SynthesisError(Exception):
-    """Synthesis began and failed on a machine."""
+    """Synthesis started and failed for a machine."""
 
 
 def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
-    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
+    """The resources of a machine, by metric; with `fmax_mhz` if the clock can be estimated.
 
     Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
-    `SynthesisError` where the tools fail on the machine.
-
-    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
-    machine takes many minutes (`heald fpga` does it).
+    `SynthesisError` if the tools fail on the machine. Resources are measured by synthesis. The clock is
+    always an estimate, because placing and routing a machine takes many minutes (`heald fpga` does it).
     """
     # Both take time to import, and synthesis needs tools that estimates do not.
     from hw.area.model import RESOURCES, estimate, is_fitted
@@ -48,7 +46,7 @@ def _measured(config: MachineConfig, family: str) -> Resources:
 
 
 def has_clock(family: str) -> bool:
-    """Whether the clock of machines is known of a family."""
+    """Whether the area model of a family includes the clock."""
     from hw.area.model import is_fitted, load
 
     return is_fitted(family) and bool(load(family).clock)

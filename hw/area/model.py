@@ -1,4 +1,4 @@
-"""Resources and clock of a machine from its configuration, by a model that was fitted to synthesis."""
+"""Area model: estimates resources and clock of a machine from its configuration, fitted to synthesis."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ RESOURCES = ("luts", "ffs", "brams", "dsps")
 class Model:
     """Coefficients by part, resource and feature; nanoseconds of the longest path by feature of the machine.
 
-    `whole` are factors by resource from the sum of the parts to the whole machine in one piece. `clock` is
-    empty where none was measured.
+    `whole` holds factors, by resource, from the sum of the parts to the whole machine. `clock` is empty if no
+    clock was measured.
     """
 
     coefficients: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -33,12 +33,12 @@ class Model:
     clock: Mapping[str, float]
 
     def part(self, kind: str, resource: str, features: Mapping[str, float]) -> float:
-        """What a part takes of a resource."""
+        """The amount of a resource that a part takes."""
         weights = self.coefficients[kind][resource]
         return sum(weight * features[name] for name, weight in weights.items())
 
     def delay(self, features: Mapping[str, float]) -> float:
-        """Nanoseconds of the longest path of a machine (`features`); 0 where none was measured."""
+        """Nanoseconds of the longest path of a machine with these `features`; 0 if no clock was measured."""
         return sum(weight * features[name] for name, weight in self.clock.items())
 
 
@@ -62,12 +62,11 @@ DEVICE, LUTS = "um5g-85k", 83_640
 
 
 def features(config: MachineConfig, luts: float) -> dict[str, float]:
-    """Numbers that the delay of the longest path is a sum of, each times its nanoseconds.
+    """The features from which the delay of the longest path is summed, each times its nanoseconds.
 
-    Paths of parts that are placed alone hardly depend on their sizes: what decides is how far signals travel
-    in a machine, and so how much of the device is in use and what is joined to what.
-
-    `luts` are those of the whole machine. One that is larger than the device counts as a full one.
+    Paths of parts that are placed alone hardly depend on their sizes. What matters is how far signals travel
+    in a machine, and so how full the device is and what is connected to what. `luts` are those of the whole
+    machine; a machine larger than the device counts as a full one.
     """
     grid = config.cgra
     multiplies = grid is not None and any(Unit.MULTIPLIER in kind.units for kind in grid.kinds)
@@ -83,11 +82,11 @@ def features(config: MachineConfig, luts: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a machine takes of an FPGA.
+    """The estimated FPGA resources and clock of a machine.
 
-    `luts` are 4-input LUTs for ECP5 (carry and LUT RAM included, as nextpnr counts them), LUTs of any size
-    for Xilinx; `brams` are block RAMs of 18 Kbit. `fmax_mhz` is None where no clock was measured for the
-    family. `luts_by_part` says where the LUTs are.
+    `luts` are 4-input LUTs on ECP5 (including carry and LUT RAM, as nextpnr counts them) and LUTs of any size
+    on Xilinx. `brams` are block RAMs of 18 Kbit. `fmax_mhz` is the clock in MHz, or None for a family without
+    clock measurements. `luts_by_part` has the LUTs of each component.
     """
 
     luts: int

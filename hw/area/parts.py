@@ -31,10 +31,10 @@ READERS = 5
 
 @dataclass(frozen=True)
 class Part:
-    """A component of a machine: its kind, where its shape comes from, how often it occurs.
+    """A component of a machine: its kind, the source of its shape, how often it occurs.
 
-    `index` chooses among components of a kind with shapes of their own (the number of a PE), `key` is equal
-    for components whose size is the same to the model.
+    `index` selects among components of a kind with different shapes (the number of a PE). `key` is equal for
+    components that have the same size in the model.
     """
 
     kind: str
@@ -308,7 +308,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
 
 
 def _turned(units: int, filled: int | None = None) -> int:
-    """Two-to-one muxes of a rotator to the left, by all amounts, of which so many units are not 0."""
+    """Two-to-one muxes of a left rotator by all amounts, of which this many units are not 0."""
     reached, muxes = filled or units, 0
     for stage in range(log2(units)):
         reached = min(units, reached + (1 << stage))
@@ -317,7 +317,7 @@ def _turned(units: int, filled: int | None = None) -> int:
 
 
 def _turned_lanes(shape: BufferShape) -> int:
-    """Two-to-one muxes of bytes that bring the lanes of a column to the front."""
+    """Two-to-one muxes of bytes that rotate the lanes of a column to the front."""
     needed, muxes = shape.lanes, 0
     for stage in range(log2(shape.banks)):
         muxes += needed
@@ -331,7 +331,7 @@ def _lut_rams(words: int) -> int:
 
 
 def memory_blocks(depth: int, width: int) -> int:
-    """Block RAMs of 18 Kbit that a memory takes; 0 where it is LUT RAM."""
+    """Block RAMs of 18 Kbit that a memory takes; 0 if it is LUT RAM."""
     if not depth:
         return 0
     blocks, _ = _blocks(depth, width)
@@ -339,14 +339,14 @@ def memory_blocks(depth: int, width: int) -> int:
 
 
 def _blocks(depth: int, width: int) -> tuple[int, int]:
-    """Block RAMs of a memory that is one in any case, and how many of them lie behind each other."""
+    """Block RAMs of a memory that is always block RAM, and how many are cascaded in depth."""
     # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
     shapes = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
     return min((-(-depth // d) * -(-width // w), -(-depth // d)) for d, w in shapes)
 
 
 def lut_blocks(depth: int, width: int) -> float:
-    """LUT RAMs of 16 words of 4 bits that a memory takes; 0 where it is block RAM."""
+    """LUT RAMs of 16 words of 4 bits that a memory takes; 0 if it is block RAM."""
     if not depth or memory_blocks(depth, width):
         return 0
     return _lut_rams(depth) * -(-width // 4)
@@ -375,7 +375,7 @@ TOP = "part"
 
 
 def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
-    """The component of a machine that a part stands for."""
+    """The component of a machine that a part represents."""
     # Amaranth takes half a second to import.
     from hw.rtl.cgra.control import Control
     from hw.rtl.cgra.pe import ProcessingElement
@@ -422,7 +422,7 @@ def _port_lanes(fabric: Fabric) -> list[int]:
 
 
 def verilog(config: MachineConfig, kind: str, index: int = 0) -> str:
-    """Verilog of a part alone, top module `part`, for the synthesis that the model is fitted on."""
+    """Verilog of a single part, top module `part`, for the synthesis that the model is fitted to."""
     from hw.emit import converted
 
     return converted(component(config, kind, index), TOP)

@@ -1,4 +1,4 @@
-"""The grid of processing elements: its description, configuration, bitstreams and their decoder."""
+"""The CGRA as data: its fabric, configurations, bitstreams and their decoder."""
 
 from hw.fabric.fabric import Fabric, Link, PEKind
 from hw.fabric.layout import Layout, layout

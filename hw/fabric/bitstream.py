@@ -1,4 +1,4 @@
-"""Configurations of a grid as 32-bit words, and back (docs/cgra.md, "Bitstream")."""
+"""Encodes configurations of a CGRA as 32-bit words, and decodes them (docs/cgra.md, "Bitstream")."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class ArrayEntry:
 
 @dataclass(frozen=True)
 class Patch:
-    """A scalar of the launch replaces what an entry or array says.
+    """A scalar of the launch that replaces a value in an entry or array.
 
-    `what` numbers `PATCHED`. `at` is the context of an entry of `pe`, or the number of an array.
+    `what` indexes `PATCHED`. `at` is the context of an entry of `pe`, or the number of an array.
     """
 
     what: int
@@ -56,7 +56,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Entry:
-    """What one PE does in one context: fields by name (those that are absent are 0), `const`, `init`."""
+    """The operation of one PE in one context: fields by name (0 if absent), `const`, `init`."""
 
     fields: Mapping[str, int]
     const: int = 0
@@ -72,7 +72,7 @@ NOTHING = Entry({})
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configured fabric: entries by PE and context (absent: nothing), table contents by PE."""
+    """A configured fabric: entries by PE and context (absent: idle), table contents by PE."""
 
     fabric: Fabric
     ii: int
@@ -83,7 +83,7 @@ class Configuration:
     tables: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def entry(self, pe: int, context: int) -> Entry:
-        """What a PE does in a context."""
+        """The entry of a PE in a context."""
         return self.entries.get((pe, context), NOTHING)
 
 
@@ -98,14 +98,14 @@ def check_word(words: Sequence[int]) -> int:
 
 
 def to_bytes(words: Sequence[int]) -> bytes:
-    """Words as they lie in memory."""
+    """Words as stored in memory."""
     return b"".join(word.to_bytes(4, "little") for word in words)
 
 
 def encode(configuration: Configuration) -> list[int]:
     """The words that configure a fabric.
 
-    Raises `InputError` for what the format cannot hold: the place, what was found, what is needed.
+    Raises `InputError` if the format cannot hold a value: with the place, what was found, and what is needed.
     """
     c = configuration
     _check(c)
@@ -183,7 +183,7 @@ def _check_patch(place: str, c: Configuration, patch: Patch) -> None:
 
 
 class _WordReader:
-    """Words one after the other, with the place of each."""
+    """Reads words one after the other, with the position of each."""
 
     def __init__(self, words: Sequence[int]):
         self.words = words
@@ -204,9 +204,10 @@ class _WordReader:
 
 
 def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
-    """The configuration that words stand for; fields that are 0, and entries of such fields, are absent.
+    """The configuration that words encode; fields that are 0, and entries with only such fields, are absent.
 
-    Raises `InputError` for what the hardware refuses: the place, what was found, what is needed.
+    Raises `InputError` for anything that the hardware rejects: with the place, what was found, and what is
+    needed.
     """
     reader = _WordReader(words)
     ii, depth, arrays, patches, tables = _header(reader, fabric)
@@ -236,7 +237,7 @@ def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
 
 
 def split_sizes(word: int) -> tuple[int, int, int]:
-    """II, numbers of arrays and patches that word `SIZES` holds."""
+    """II, number of arrays and number of patches from word `SIZES`."""
     return word >> 20, word >> 12 & 0xFF, word & 0xFFF
 
 

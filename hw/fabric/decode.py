@@ -1,4 +1,4 @@
-"""The data-flow graph that a configuration means, from its mux selects alone.
+"""Recovers the data-flow graph of a configuration from its mux selects alone.
 
 Every operand of every operation is followed backwards from register to register until the operation that
 made the value. Nothing else than the configuration is known here.
@@ -51,7 +51,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The operations in ascending order of PE and context, and why some entries are none.
+    """The operations in ascending order of PE and context, and invalid ones.
 
     `idle` names operations, by PE and context, that the PE does not have.
     """
@@ -98,7 +98,7 @@ class _At:
 
 
 class _Follow:
-    """Values followed backwards. Steps are counted from the start of the iteration that reads them."""
+    """Follows values backwards. Steps are counted from the start of the iteration that reads them."""
 
     def __init__(self, configuration: Configuration, operations: Mapping[tuple[int, int], PEOperation]):
         self.configuration = configuration
@@ -106,7 +106,7 @@ class _Follow:
         self.number = {place: i for i, place in enumerate(operations)}
 
     def operand(self, pe: int, step: int, name: str) -> DecodedOperand:
-        """What a mux of a PE gives in a step."""
+        """The value of a mux of a PE in a step."""
         kinds = self.configuration.fabric.kinds
         found, lanes = self._chosen(pe, step, name), kinds[pe].lanes
         seen: set[tuple[RegisterKind, int, int, int]] = set()
@@ -130,7 +130,7 @@ class _Follow:
         return f"{which} of PE ({row},{col})"
 
     def _before(self, at: _At) -> _At | DecodedOperand:
-        """Where a register's value of a step was in the step before, or which operation made it."""
+        """Where a register's value in a step was one step before, or which operation computed it."""
         fabric = self.configuration.fabric
         step = at.step - 1
         entry = self.configuration.entry(at.pe, step % self.configuration.ii)
@@ -149,7 +149,7 @@ class _Follow:
         return number if number < self.configuration.fabric.kinds[pe].registers else 0
 
     def _chosen(self, pe: int, step: int, name: str) -> _At | DecodedOperand | None:
-        """What a mux selects in a step; None where a register keeps what it has."""
+        """The source that a mux selects in a step; None if a register keeps its value."""
         fabric = self.configuration.fabric
         entry = self.configuration.entry(pe, step % self.configuration.ii)
         sources = layout(fabric, pe).sources[name]

@@ -1,4 +1,4 @@
-"""Pictures of a fabric as SVG: a box per PE, an arrow per link; what a PE does may stand in its box."""
+"""Draws a fabric as SVG: a box per PE, an arrow per link, and optionally what each PE does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text with its colour; `title` is shown where a pointer rests on it."""
+    """A line of text with its colour; `title` is its tooltip."""
 
     text: str
     colour: str = "#1f2933"
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of the grid: by PE the lines in its box, the first in bold; by number the links in use."""
+    """One picture of the CGRA: by PE the lines in its box, the first in bold; by number the links in use."""
 
     title: str
     boxes: Mapping[int, Sequence[Text]]
@@ -56,7 +56,7 @@ def to_svg(fabric: Fabric) -> str:
 
 
 def document(fabric: Fabric, panels: Sequence[Panel], per_row: int) -> str:
-    """Panels beside and below each other as one SVG."""
+    """Panels arranged in rows as one SVG."""
     lines = max((len(box) for panel in panels for box in panel.boxes.values()), default=1)
     height = 24 + _LINE * max(2, lines)
     width = fabric.cols * (_WIDTH + _GAP) + _MARGIN
@@ -178,14 +178,14 @@ def _moved(point: Point, right: float, down: float) -> Point:
 
 
 def _bent(start: Point, end: Point, by: Point) -> tuple[str, Point]:
-    """A curve that leaves and arrives sideways, and its middle."""
+    """A curve that leaves and arrives sideways, and its midpoint."""
     (x0, y0), (x1, y1) = start, end
     path = f"M{x0:g} {y0:g}C{x0 + by[0]:g} {y0 + by[1]:g} {x1 + by[0]:g} {y1 + by[1]:g} {x1:g} {y1:g}"
     return path, ((x0 + x1) / 2 + 0.75 * by[0], (y0 + y1) / 2 + 0.75 * by[1])
 
 
 def _text(x: float, y: float, text: Text, style: str, most: int) -> str:
-    """A text of at most so many characters; the whole one is its title."""
+    """A text cut to this many characters; its tooltip is the whole text."""
     shown = text.text if len(text.text) <= most else text.text[: most - 1] + "…"
     title = text.title or (text.text if shown != text.text else "")
     inner = escape(shown) + (f"<title>{escape(title)}</title>" if title else "")

@@ -1,4 +1,4 @@
-"""The grid of the CGRA as one object: processing elements, kinds of them, links (docs/cgra.md)."""
+"""The fabric of a CGRA as one object: processing elements, their kinds, links (docs/cgra.md)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PREDICATE = "predicate"
 
 @dataclass(frozen=True)
 class PEKind:
-    """A kind of processing element: its units, entries of its register file, words of its table memory.
+    """A kind of processing element: its units, register file entries, and table memory words.
 
-    `without` names operations that its ALU or multiplier lacks; `predicate` among them: it executes none that
-    depends on a predicate. Every value of it has so many `lanes` of 32 bits.
+    `without` names operations that its ALU or multiplier lacks; `predicate` means that it executes no
+    predicated operation. All its values have `lanes` lanes of 32 bits.
     """
 
     name: str
@@ -61,14 +61,14 @@ class PEKind:
             )
 
     def executes(self, operation: PEOperation) -> bool:
-        """Whether a PE of this kind has what an operation needs."""
+        """Whether a PE of this kind can execute an operation."""
         if operation.of_lanes and self.lanes == 1:
             return False
         return operation.unit is None or (operation.unit in self.units and operation.name not in self.without)
 
     @property
     def predicated(self) -> bool:
-        """Whether it executes operations that depend on a predicate."""
+        """Whether it executes predicated operations."""
         return PREDICATE not in self.without
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,12 +88,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A grid of processing elements. Raises `InputError` for what cannot be built.
+    """The processing elements and links of a CGRA. Raises `InputError` if it cannot be built.
 
-    `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the greatest initiation
-    interval, `stages` how many iterations may overlap (a power of two). In a `pipelined` fabric every
-    operation takes twice as many steps, which allows a quicker clock. PEs that have
-    several lanes all have the same number.
+    `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the largest initiation interval,
+    and `stages` the number of iterations that may overlap (a power of two). In a `pipelined` fabric, every
+    operation takes twice as many steps, which allows a faster clock. All PEs with several lanes have the same
+    number of lanes.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Fabric:
 
     @cached_property
     def lanes(self) -> int:
-        """The lanes of the PEs that have most."""
+        """The largest number of lanes of any PE."""
         return max(kind.lanes for kind in self.kinds)
 
     def link_lanes(self, link: int) -> int:
@@ -159,7 +159,7 @@ class Fabric:
         return tuple(tuple(i for i, k in enumerate(self.links) if k.target == pe) for pe in range(self.size))
 
     def latency(self, operation: PEOperation) -> int:
-        """Steps after which the value of an operation can be used."""
+        """Steps until the value of an operation can be used."""
         return operation.latency << self.pipelined
 
     def having(self, unit: Unit) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ class Fabric:
         return tuple(pe for pe, kind in enumerate(self.kinds) if unit in kind.units)
 
     def as_dict(self) -> Mapping[str, Any]:
-        """All that the hardware depends on: the name of the fabric and of its kinds do not count."""
+        """Everything that the hardware depends on; the names of the fabric and of its kinds do not count."""
         values = {
             "rows": self.rows,
             "cols": self.cols,
@@ -180,6 +180,6 @@ class Fabric:
 
     @cached_property
     def hash(self) -> int:
-        """32 bits that tell the hardware from another."""
+        """32 bits that identify the hardware."""
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,4 +1,4 @@
-"""What configures a processing element: the sources of its muxes and the fields of its entries.
+"""The configuration layout of a processing element: the sources of its muxes and the fields of its entries.
 
 RTL, bitstream, decoder and mapper read these tables; docs/cgra.md, "Sources of the muxes" and
 "Configuration of a PE", states them.
@@ -65,7 +65,7 @@ def layout(fabric: Fabric, pe: int) -> Layout:
 
 
 def made(latency: int) -> str:
-    """The source that holds the value of an operation of some latency when it is there."""
+    """The source that holds the value of an operation of this latency when it is available."""
     return "y" if latency == 1 else f"y{latency}"
 
 

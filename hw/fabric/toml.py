@@ -46,7 +46,7 @@ def regular(style: str, rows: int, cols: int) -> set[Link]:
 
 
 def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
-    """The regular links that come nearest to those of a fabric, then what it has beside them, and lacks."""
+    """The regular links closest to a fabric's, then its additional links, and the missing ones."""
     own = set(fabric.links)
     best: tuple[tuple[str, ...], list[Link], list[Link]] = ((), sorted(own), [])
     around = ("mesh",), ("cylinder",), ("torus",)
@@ -89,10 +89,10 @@ def preset_names() -> list[str]:
 
 
 def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
-    """Read a preset by name or a TOML file by path; `grid` gives other rows and columns.
+    """Read a preset by name or a TOML file by path; `grid` overrides rows and columns.
 
     A preset exists in every size: `mesh8x8` is `mesh4x4` with 8 rows and 8 columns. Raises `InputError` for
-    an unknown name, an unreadable file, and what does not describe a fabric.
+    an unknown name, an unreadable file, and anything that does not describe a fabric.
     """
     if not toml_text.path_like(source) and (found := _preset(source)) is not None:
         values, size = found
@@ -105,7 +105,7 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
 
 
 def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
-    """The values of a preset, and the size where the name asks for another one."""
+    """The values of a preset, and the size if the name asks for another one."""
     for preset, file in toml_text.presets("hw.fabric").items():
         sized, own = _SIZED.fullmatch(name), _SIZED.fullmatch(preset)
         other = sized and own and sized[1] == own[1]
@@ -155,7 +155,7 @@ def from_values(
 
 
 def _based(given: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """With the values of the preset that they start from; kinds are added to the preset's."""
+    """The values, completed from the preset that they start from; kinds are added to the preset's."""
     if "preset" not in given:
         return dict(given)
     values = dict(given)
@@ -195,7 +195,7 @@ def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, 
 
 
 def _kinds(given: Any, lanes: int, place: str) -> dict[str, PEKind]:
-    """The kinds by the names that the pattern uses; `lanes` are those of kinds that do not say."""
+    """The kinds by their names in the pattern; `lanes` is the default of kinds that do not say."""
     if not isinstance(given, dict) or not given:
         raise InputError(f"{place}: kinds must be tables, as [kinds.NAME], not {given!r}")
     kinds = {}
@@ -219,7 +219,7 @@ def _kind(values: Mapping[str, Any], base: PEKind, place: str) -> PEKind:
         raise InputError(f"{place}: name must be text, not {name!r}")
     units = values.get("units", sorted(base.units))
     if not isinstance(units, list) or not all(unit in _UNITS for unit in units):
-        raise InputError(f"{place}: units must be a list out of {', '.join(_UNITS)}, not {units!r}")
+        raise InputError(f"{place}: units must be a list of {', '.join(_UNITS)}, not {units!r}")
     numbers = {
         key: _number(values, key, place, 0, 1 << 14) if key in values else getattr(base, key)
         for key in ("registers", "table_words", "lanes")
@@ -250,11 +250,11 @@ def _pattern(given: Any, kinds: Mapping[str, PEKind], rows: int, cols: int, plac
 
 
 def _stretched(given: Sequence[str], size: int, place: str, what: str) -> list[str]:
-    """`size` items: what stands before `...` as often as there is room, also not at all."""
+    """`size` items: the item before `...` is repeated as often as there is room, possibly never."""
     items = [item.strip() for item in given]
     count = items.count(_MORE)
     if count > 1 or items[:1] == [_MORE]:
-        raise InputError(f"{place}: {_MORE} must come once, behind what it repeats, not {' '.join(items)!r}")
+        raise InputError(f"{place}: {_MORE} must come once, after what it repeats, not {' '.join(items)!r}")
     if count:
         at = items.index(_MORE)
         fixed = len(items) - 2
@@ -308,7 +308,7 @@ def _links(values: Mapping[str, Any], size: tuple[int, int], place: str) -> set[
     """The regular links, with single ones added or removed."""
     given = values["links"]
     if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
-        raise InputError(f"{place}: links must be a list out of {', '.join(STYLES)}, not {given!r}")
+        raise InputError(f"{place}: links must be a list of {', '.join(STYLES)}, not {given!r}")
     found = {link for name in given for link in regular(name, *size)}
     for where, table in _tables(values, "link", place):
         toml_text.check_keys(table, _LINK_KEYS, where)
@@ -359,7 +359,7 @@ def to_toml(fabric: Fabric) -> str:
 
 
 def _words(fabric: Fabric) -> dict[PEKind, str]:
-    """A word for every kind in the pattern: its name where that is one word, and its own."""
+    """A one-word name for every kind in the pattern, its own if that is one word."""
     words: dict[PEKind, str] = {}
     for kind in fabric.kinds:
         if kind in words:

@@ -1,1 +1,1 @@
-"""Proofs about parts of the machine: properties at their ports, proved by a solver (docs/formal.md)."""
+"""Formal proofs of the machine's parts: properties at their ports, proved by a solver (docs/formal.md)."""

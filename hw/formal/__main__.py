@@ -1,4 +1,4 @@
-"""`python -m hw.formal`: prove what docs/formal.md states, and show that planted faults are noticed."""
+"""`python -m hw.formal`: proves what docs/formal.md states, and shows that planted faults are found."""
 
 from __future__ import annotations
 

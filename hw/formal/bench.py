@@ -1,4 +1,4 @@
-"""What a proof is made of: a component with free inputs, assumptions, and statements by name."""
+"""The bench of a proof: a component with free inputs, assumptions, and named statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bitwuzla as the program that yosys-smtbmc calls: SMT-LIB on the standard input, answers on the output.
+"""A command-line Bitwuzla for yosys-smtbmc: SMT-LIB on standard input, answers on standard output.
 
 Bitwuzla's package on PyPI is a library and has no program. This one answers each command as soon as it is
 whole, as a conversation needs.

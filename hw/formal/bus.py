@@ -1,4 +1,4 @@
-"""Proofs about the AXI4 masters: handshakes, bursts inside of 4 KiB, WLAST, an answer for each request."""
+"""Proofs of the AXI4 masters: handshakes, bursts within 4 KiB, WLAST, one answer per request."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ DEPTH = 11
 PLACES, MOST_BURSTS = {"DATA_DEPTH": 4, "BURSTS": 2, "NARROW_BURSTS": 2}, 8
 
 _BURST = {
-    "address_is_stable": "an address that is offered (AxVALID) stays, unchanged, until AxREADY",
-    "burst_in_page": "a burst is INCR, aligned, not too long, and crosses no 4 KiB boundary",
+    "address_is_stable": "an offered address (AxVALID) stays unchanged until AxREADY",
+    "burst_in_page": "every burst is INCR, aligned and short enough, and does not cross a 4 KiB boundary",
     "bursts_are_requests": "bursts have no more transfers than the port has requested",
-    "answer_is_stable": "an answer that the port does not take stays, unchanged",
+    "answer_is_stable": "an answer stays unchanged until the port takes it",
 }
 WRITES = {
     **_BURST,
-    "data_is_stable": "data that are offered (WVALID) stay, unchanged, until they are accepted (WREADY)",
-    "last_ends_bursts": "WLAST is 1 in the last transfer of a burst and in no other",
-    "answers_match_bursts": "the port is given one answer for each transfer of a burst that was answered, "
-    "with the burst's error, and no other",
+    "data_is_stable": "offered data (WVALID) stay unchanged until they are accepted (WREADY)",
+    "last_ends_bursts": "WLAST is 1 in the last transfer of each burst and in no other",
+    "answers_match_bursts": "the port gets exactly one answer for each transfer of an answered burst, "
+    "with the burst's error",
 }
 READS = {
     **_BURST,
-    "identity_is_a_port": "ARID is the number of a port, and its transfers are as wide as that port",
-    "answers_match_transfers": "a port is given one answer for each of its transfers that came, and no other",
-    "answers_match_requests": "the n-th answer to a port has the error of its n-th transfer, and the bytes "
-    "that its n-th request named",
+    "identity_is_a_port": "ARID is the number of a port, and the transfers are as wide as that port",
+    "answers_match_transfers": "a port gets exactly one answer for each of its transfers that has arrived",
+    "answers_match_requests": "the n-th answer to a port carries the error of its n-th transfer and the "
+    "bytes that its n-th request named",
 }
 
 
@@ -236,14 +236,14 @@ def _lowest_lane(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _swapped_size(m: Module, outer: Component, inner: Component) -> None:
-    """All ports ask for narrow transfers."""
+    """All ports request narrow transfers."""
     m.d.comb += outer.bus.ar.payload.size.eq(log2(NARROW))
 
 
 def _faults(channel: str, side: str, *answers: str) -> tuple[Fault, ...]:
-    address_blinks = blinking("An address that waits vanishes for a cycle.", f"bus.{channel}")
-    answer_blinks = blinking("An answer that is not taken vanishes for a cycle.", *answers)
-    claim = f"{side} bursts of two transfers claim three"
+    address_blinks = blinking("A waiting address disappears for a cycle.", f"bus.{channel}")
+    answer_blinks = blinking("An answer that is not taken disappears for a cycle.", *answers)
+    claim = f"{side} bursts of two transfers announce three"
     later = Sabotage(replaced={"hw.rtl.bus.gather.BOUNDARY": 2 * BOUNDARY})
     return (
         planted("address-blinks", "address_is_stable", address_blinks, DEPTH),
@@ -260,7 +260,7 @@ def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
 
 def proofs() -> tuple[Proof, ...]:
     """The proofs for the AXI4 masters, with their faults."""
-    data_blinks = blinking("Data that wait vanish for a cycle.", "bus.w")
+    data_blinks = blinking("Waiting data disappear for a cycle.", "bus.w")
     write_faults = (
         *_faults("aw", "write", "port.response"),
         planted("data-blink", "data_is_stable", data_blinks, DEPTH),

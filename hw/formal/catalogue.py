@@ -1,4 +1,4 @@
-"""All proofs, on small machines in which every edge is near."""
+"""All proofs, on small machines that reach every corner case quickly."""
 
 from __future__ import annotations
 

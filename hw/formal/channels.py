@@ -1,4 +1,4 @@
-"""Proof about the sync channels: they lose and invent nothing, and tell what is not allowed."""
+"""Proof of the sync channels: they lose and invent no tokens, and report overflow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hw.formal.proof import Proof, planted
 from hw.rtl.core.channels import Channels
 
 STATEMENTS = {
-    "tokens_are_fires_minus_takes": "a cycle after the watched channel is asked for, it shows a token if and "
-    "only if more were fired than taken",
-    "never_above_depth": "fires minus takes never pass the depth of the channel",
-    "overflow_reported": "a fire on a full channel with no take beside it is reported as overflow "
-    "in the next cycle, and nothing else is",
+    "tokens_are_fires_minus_takes": "one cycle after it is asked for, the watched channel shows a token "
+    "if and only if it has had more fires than takes",
+    "never_above_depth": "fires minus takes never exceed the depth of the channel",
+    "overflow_reported": "a fire on a full channel, without a take in the same cycle, is reported as "
+    "overflow in the next cycle; nothing else is",
 }
 
 
@@ -82,12 +82,12 @@ def _lost_fire(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _relieved_elsewhere(m: Module, outer: Component, inner: Component) -> None:
-    """A take from another channel makes room as well."""
+    """A take from another channel also makes room."""
     m.d.comb += outer.overflow.eq(inner.overflow & ~past(m, outer.take))
 
 
 class _Deeper(Channels):
-    """A channel takes one token more than its depth."""
+    """A channel accepts one token more than its depth."""
 
     def __init__(self, config: MachineConfig):
         super().__init__(config.replace(channel_depth=config.channel_depth + 1))

@@ -1,4 +1,4 @@
-"""What every engine must obey: assumptions about its surroundings, and statements that all share."""
+"""What all engines share: assumptions about their surroundings, and statements."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hw import isa
 from hw.formal.bench import Bench
 
 COMMON = {
-    "no_start_after_stop": "from the cycle after the stop on, no operation is taken",
-    "complete_once": "no more operations complete than were taken, and until the machine stops never more "
-    "than `in_flight` are between",
-    "completes_in_order": "the warp that a completion names is that of the oldest operation under way",
+    "no_start_after_stop": "no operation is taken from the cycle after the stop on",
+    "complete_once": "no more operations complete than were taken, and until the machine stops, at most "
+    "`in_flight` are outstanding",
+    "completes_in_order": "a completion names the warp of the oldest outstanding operation",
 }
 REQUESTS = {
-    "request_is_stable": "a request that is not accepted stays, unchanged",
-    "no_request_after_stop": "once the machine stops, no new request is presented",
-    "quiet_tells": "`quiet` is 1 if and only if no request is presented and every accepted one is answered",
+    "request_is_stable": "a request stays unchanged until it is accepted",
+    "no_request_after_stop": "no new request is presented once the machine has stopped",
+    "quiet_tells": "`quiet` is 1 if and only if no request is presented and every accepted request has "
+    "been answered",
 }
 
 

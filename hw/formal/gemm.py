@@ -1,4 +1,4 @@
-"""Proof about the array: operations are taken once and complete once, in order."""
+"""Proof of the array: operations are taken once and complete once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs about the host side: one answer to each request, no run of an unchecked program, the watchdog."""
+"""Proofs of the host side: one answer per request, no run of an unchecked program, the watchdog."""
 
 from __future__ import annotations
 
@@ -53,20 +53,21 @@ def mixed(crc: Value, word: Value) -> Value:
 
 
 STREAMS = {
-    "one_answer_each": "every request is answered once: answers follow requests, at most two are under way",
-    "answers_in_time": "when no answer waits, a write is answered in the third cycle after the one in which "
-    "it is taken, or as soon as a word before it is checked, a read in the seventh unless the machine starts "
-    "or runs",
-    "answer_is_stable": "an answer that is not accepted stays, unchanged",
-    "settings_fixed": "windows and enabled warps stay as they are from the start of a run until it is done",
-    "no_writes_to_running_programs": "the program memories are not written while the machine starts, runs or "
-    "stops",
-    "run_follows_load": "a run begins in exactly the cycle after the `period` cycles that follow the clear "
-    "of a start",
-    "warps_run": "`execute` is 1 in a run, and after it only in the cycle in which an error is told",
-    "stop_is_final": "a run that has stopped or is done does not go on: only a clear and a start "
-    "begin another",
-    "clear_only_when_quiet": "what a run has left is cleared only when memory owes no answer",
+    "one_answer_each": "every request is answered once; answers follow requests, and at most two are "
+    "outstanding",
+    "answers_in_time": "when no answer waits, a write is answered in the third cycle after the one in "
+    "which it is taken, or as soon as the word before it is checked. A read is answered in the "
+    "seventh, unless the machine is starting or running",
+    "answer_is_stable": "an answer stays unchanged until it is accepted",
+    "settings_fixed": "windows and enabled warps do not change from the start of a run until it is done",
+    "no_writes_to_running_programs": "no program memory is written while the machine starts, runs or stops",
+    "run_follows_load": "a run begins in exactly the cycle after the `period` cycles that follow the "
+    "clear of a start",
+    "warps_run": "`execute` is 1 during a run, and after it only in the cycle in which an error is reported",
+    "stop_is_final": "a run that has stopped or is done does not resume; only a clear and a start begin "
+    "another",
+    "clear_only_when_quiet": "the state that a run leaves is cleared only when no memory answer is "
+    "outstanding",
 }
 
 
@@ -195,9 +196,10 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
 
 
 PROGRAMS = {
-    "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were written from "
-    "pc 0 on in one go and followed by their CRC-32 before the start",
-    "unchecked_start_fails": "a start with an enabled warp that is not so ends at once, done with error",
+    "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were written "
+    "in one go from pc 0 on, and their CRC-32 followed before the start",
+    "unchecked_start_fails": "a start with an enabled warp of which this is not true ends at once, done "
+    "with an error",
 }
 
 
@@ -257,12 +259,12 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
 
 
 WATCHDOG = {
-    "watchdog_stops": "in a run `expired` comes in the second cycle after WATCHDOG and `period` cycles "
-    "without progress (WATCHDOG 0: never), and as long as there is none",
-    "watchdog_waits": "in a run `expired` comes only for this",
-    "error_stops": "when an error is told, the run stops in this cycle, and has failed in the next; one that "
-    "is not done stops for nothing else",
-    "cycles_counted": "a run that is done without error has taken the cycles up to its last event",
+    "watchdog_stops": "in a run, `expired` comes in the second cycle after WATCHDOG plus `period` "
+    "cycles without progress, and lasts until there is progress; with WATCHDOG 0 it never comes",
+    "watchdog_waits": "in a run, `expired` comes for no other reason",
+    "error_stops": "a run stops in the cycle in which an error is reported, and has failed in the next; "
+    "a run that is not done stops for no other reason",
+    "cycles_counted": "a run that is done without an error has counted the cycles up to its last event",
 }
 
 

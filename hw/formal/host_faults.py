@@ -1,4 +1,4 @@
-"""Faults to plant into the host side, by the proof that must find them."""
+"""Faults to plant in the host side, by the proof that must find them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADDRESS = {r.name: r.offset for r in csr.FIXED}
 
 
 def _deaf(m: Module, outer: Component, inner: Component) -> None:
-    """An answer that waits is lost when the next request comes."""
+    """A waiting answer is lost when the next request comes."""
     m.d.comb += inner.response.ready.eq(outer.response.ready | outer.request.valid)
 
 
@@ -28,7 +28,7 @@ def _answers_late(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _runs_at_once(m: Module, outer: Component, inner: Component) -> None:
-    """A run begins with the round of turns that must go before it."""
+    """A run begins one round of turns early."""
     m.d.comb += [outer.run.eq(~inner.clear & ~inner.done & ~inner.failed), outer.stop.eq(~outer.run)]
 
 
@@ -38,7 +38,7 @@ def _runs_late(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _executes_on(m: Module, outer: Component, inner: Component) -> None:
-    """Warps execute for a cycle more after an error."""
+    """Warps execute for one cycle too long after an error."""
     m.d.comb += outer.execute.eq(inner.execute | past(m, inner.execute))
 
 
@@ -48,7 +48,7 @@ def _flickers(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _always_idle(m: Module, outer: Component, inner: Component) -> None:
-    """Writes change the enabled warps during a run."""
+    """Writes during a run change the enabled warps."""
     # Settings show what was requested, whether they were set or not.
     written = past(m, outer.request.valid & outer.request.payload.write)
     m.d.comb += outer.enable.eq(inner.enable ^ written)
@@ -76,7 +76,7 @@ def _never_waits(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
-    """Words after the check word do not undo it."""
+    """Words after the check word do not invalidate the check."""
     # Words that come after a check word go to the memory of warp 0 unseen.
     payload, seen = outer.request.payload, Signal()
     m.d.sync += seen.eq(seen | (outer.request.valid & (payload.address == ADDRESS["PROGRAM_CHECK"])))
@@ -90,7 +90,7 @@ def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _weak_check(m: Module, outer: Component, inner: Component) -> None:
-    """The check leaves out the highest bit."""
+    """The check ignores the highest bit."""
     # The highest bit of the words of a program is lost on the way to the check.
     words = outer.request.payload.address == ADDRESS["PROGRAM_DATA"]
     value, taken = outer.request.payload.data, Signal(32)
@@ -118,12 +118,12 @@ def _no_progress(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _error_missed(m: Module, outer: Component, inner: Component) -> None:
-    """An error that is told when all have finished is lost."""
+    """An error that is reported when all warps have finished is lost."""
     m.d.comb += inner.error.eq(outer.error & ~outer.finished)
 
 
 def _counts_on(m: Module, outer: Component, inner: Component) -> None:
-    """Cycles are counted until the machine finds that all warps are through."""
+    """Cycles are counted until the machine notices that all warps have finished."""
     m.d.comb += inner.event.eq(outer.event | inner.run)
 
 

@@ -1,4 +1,4 @@
-"""Proof about the issue of operations: each goes to its engine once, in order, with its parameters."""
+"""Proof of instruction issue: each operation goes to its engine once, in order, with its parameters."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from hw.rtl.core.sequencer import VALUE
 from hw.rtl.interfaces import operation
 
 STATEMENTS = {
-    "room_shown": "`room` tells of each engine whether its queue has room, what was issued and has not "
-    "entered it yet included",
-    "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
-    "three or more cycles before than were taken, but for the cycle after that in which one is taken, and "
-    "holds no more than its depth",
-    "arrives_as_issued": "an operation is offered three cycles after its issue or two after the one before "
-    "it is taken, whichever is later, with operands, variant, warp and pc as they were at issue",
-    "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
-    "the operation issued, or 0 if it had not since they were cleared, whatever other warps do",
-    "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
+    "room_shown": "`room` shows for each engine whether its queue has room, counting operations that "
+    "were issued but have not entered it yet",
+    "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were "
+    "issued at least three cycles ago than were taken, except for the cycle after one is taken. It "
+    "never holds more than its depth",
+    "arrives_as_issued": "an operation is offered three cycles after its issue, or two after the one "
+    "before it is taken, whichever is later; its operands, variant, warp and pc are those of its "
+    "issue",
+    "parameters_as_set": "an operation is offered with the parameters that its warp had set last when "
+    "it issued, or 0 for those not set since they were cleared, whatever other warps do",
+    "offer_is_stable": "an offered operation stays offered, unchanged, until the engine takes it",
 }
 
 
@@ -289,7 +290,7 @@ def _offers_early(m: Module, outer: Component, inner: Component) -> None:
 
 
 class OvertakingQueue(OperationQueue):
-    """The places of the queue are read in another order than they are filled."""
+    """The entries of the queue are read in another order than they are written."""
 
     def _reads(self, oldest: Signal) -> Value:
         return ~oldest
@@ -303,23 +304,23 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
         m.d.comb += outer.room.eq(-1)
 
     def hidden(m: Module, outer: Component, inner: Component) -> None:
-        """While an operation is offered its queue shows no room."""
+        """A queue shows no room while it offers an operation."""
         m.d.comb += outer.room.eq(inner.room & ~Cat(getattr(inner, name).valid for name in ENGINES))
 
     def other_warp(m: Module, outer: Component, inner: Component) -> None:
-        """Operations of warp 2 are marked as warp 1's."""
+        """Operations of warp 2 are labelled as those of warp 1."""
         port, own = getattr(inner, engine), getattr(outer, engine)
         m.d.comb += own.payload.warp.eq(Mux(port.payload.warp == 2, 1, port.payload.warp))
 
     def late(m: Module, outer: Component, inner: Component) -> None:
-        """An operation is offered a cycle late if none was offered before it."""
+        """An operation is offered a cycle late if none was offered before."""
         # Nothing else is wrong: an operation that was shown stays so until it is taken.
         port, own = getattr(inner, engine), getattr(outer, engine)
         shown = past(m, port.valid)
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
 
     def misplaced(m: Module, outer: Component, inner: Component) -> None:
-        """Warp 1 sets the parameter beside."""
+        """Warp 1 sets the parameter with the next number."""
         m.d.comb += inner.issue.parameter.eq(outer.issue.parameter ^ (outer.issue.warp == 1))
 
     def shared(m: Module, outer: Component, inner: Component) -> None:
@@ -327,10 +328,10 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
         m.d.comb += inner.issue.warp.eq(outer.issue.warp & ~outer.issue.sets)
 
     def uncleared(m: Module, outer: Component, inner: Component) -> None:
-        """The parameters of warp 0 keep what they were when those of the others are cleared."""
+        """The parameters of warp 0 are not cleared."""
         m.d.comb += inner.clear_index.eq(outer.clear_index | 1)
 
-    gives_up = blinking("An operation that is not taken at once vanishes for a cycle.", engine)
+    gives_up = blinking("An operation that is not taken at once disappears for a cycle.", engine)
     rooms = [planted("room-hidden", "room_shown", hidden, 6)] if depth > 1 else []
     return (
         planted("parameter-misplaced", "parameters_as_set", misplaced, 6),
@@ -347,7 +348,7 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
 def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
     """The faults of a queue of this depth: some want a second place, or a third."""
     queue = "hw.rtl.core.issue.OperationQueue"
-    meaning = "an operation right behind a parameter finds the old value"
+    meaning = "an operation right after a parameter gets the old value"
     late = Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)})
     found = [
         *_port_faults(engine, depth),

@@ -1,4 +1,4 @@
-"""Proofs about the loaders: they ask only for words of their windows, and complete when all is answered."""
+"""Proofs of the loaders: they request only words of their windows, and complete when all are answered."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hw.rtl.memory.loader import Loader
 from hw.rtl.memory.patch_requests import VARIANT
 
 REQUESTS = {
-    "reads_stay_in_windows": "a word that is requested holds at least one byte of a window open for reading "
-    "(words are read whole; what lies outside of the row is not kept)",
+    "reads_stay_in_windows": "every requested word holds at least one byte of a window open for reading "
+    "(words are read whole; bytes outside the row are discarded)",
     "addresses_aligned": "every address is a multiple of the port's width",
     **engines.REQUESTS,
 }
@@ -148,9 +148,9 @@ def _patches_under_way(bench: Bench, dut: Loader) -> Value:
 
 COMPLETION = {
     **engines.COMMON,
-    "completes_after_answers": "an operation completes only when all its memory beats, and those of all "
-    "earlier operations, are answered (operations of up to two rows of eight bytes)",
-    "answers_within_operations": "no more beats are requested than the operations that were taken have",
+    "completes_after_answers": "an operation completes only when its memory beats and those of all "
+    "earlier operations are answered (operations of up to two rows of eight bytes)",
+    "answers_within_operations": "no more beats are requested than the taken operations have",
 }
 
 
@@ -187,13 +187,13 @@ def _only(bench: Bench, control: Component, port: str, patches: bool) -> None:
 
 
 def _writes_suffice(m: Module, outer: Component, inner: Component) -> None:
-    """Windows for writing serve as well."""
+    """Windows for writing are accepted too."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.read.eq(own.write | own.read)
 
 
 def _unaligned(m: Module, outer: Component, inner: Component) -> None:
-    """A request names an odd address."""
+    """A request has an odd address."""
     request = inner.memory.request
     m.d.comb += outer.memory.request.payload.eq(request.payload | past(m, request.valid))
 
@@ -216,7 +216,7 @@ def _asks_again(m: Module, outer: Component, inner: Component) -> None:
 
 def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
     def last_off_by_word(m: Module, outer: Component, inner: Component) -> None:
-        """A window's last byte is taken one word too far."""
+        """A window is one word too long."""
         width = config.port_bytes(port)
         for own, other in zip(outer.windows, inner.windows, strict=True):
             m.d.comb += other.last.eq(Mux(own.last < 0xFFFFFFFF - width, own.last + width, own.last))

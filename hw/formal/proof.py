@@ -1,4 +1,4 @@
-"""What a proof and its planted faults are, as data."""
+"""A proof and its planted faults, as data."""
 
 from __future__ import annotations
 

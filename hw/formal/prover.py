@@ -1,4 +1,4 @@
-"""Runs a proof or looks for a planted fault: Amaranth to RTLIL, SymbiYosys, and what it found."""
+"""Runs a proof or searches for a planted fault: Amaranth to RTLIL, SymbiYosys, and its result."""
 
 from __future__ import annotations
 

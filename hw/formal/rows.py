@@ -1,4 +1,4 @@
-"""Invariants of a loader's walker of rows."""
+"""Invariants of a loader's row walker."""
 
 from __future__ import annotations
 

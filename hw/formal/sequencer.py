@@ -1,4 +1,4 @@
-"""Proof about the sequencer: turns go round, and in its turn a warp does what stands at its pc."""
+"""Proof of the sequencer: turns go round, and in its turn a warp executes the instruction at its pc."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ from hw.rtl.core.decoder import REGISTER_FIELDS, Sort, field, predicate_number, 
 from hw.rtl.core.sequencer import READ, VALUE
 
 STATEMENTS = {
-    "turns_go_round": "each warp has a turn in every `period` cycles, whatever warps do; in the turns that "
-    "are left nothing happens",
-    "held_for_a_reason": "in its turn a warp that has not halted and does not divide issues or errs, unless "
-    "its own instruction holds it: a `wait` without a token, a `signal` while as many wait as may, an "
-    "operation without room or behind one of the warp that is not complete",
+    "turns_go_round": "every warp has one turn in each `period` cycles, whatever the warps do; nothing "
+    "happens in turns that belong to no warp",
+    "held_for_a_reason": "a warp that has not halted and is not dividing issues or raises an error in "
+    "its turn, unless its own instruction stalls. These stall: a `wait` without a token, a `signal` "
+    "while the most are pending, and an operation without room in its queue or while another of the "
+    "warp is outstanding",
     "does_what_stands_there": "what a warp issues, takes and signals in its turn, and whether its "
-    "instruction is illegal, is what the word at its pc in its part of the program memory says",
-    "goes_on": "a warp begins at pc 0; one that has not issued stands at the same pc in its next turn; else "
-    "behind, or where its jump or loop leads, or at the beginning of its innermost loop if that ends there; "
-    "loops open with an iteration at least, and only where one more may be open",
-    "operands_of_its_own": "the operands of what issues, and its predicate, are what stood in the registers "
-    "of the warp that the instruction names, three cycles before the turn",
-    "results_in_its_turn": "a register of a warp is written in exactly the cycle after a turn of the warp in "
-    "which an instruction that has a result executed, or a division was through; it is the one it "
-    "names, and no register of the warp is read in that cycle",
-    "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` that "
-    "issues",
-    "wait_takes": "a `wait` that issues takes its token: none passes without",
+    "instruction is illegal, follows from the word at its pc in its own program",
+    "goes_on": "a warp starts at pc 0, and its pc stays until its instruction issues. Then it advances, "
+    "follows its jump or loop, or returns to the start of the innermost loop if that ends there. "
+    "Loops open only with at least one iteration, and only while one more may be open",
+    "operands_of_its_own": "the operands and predicate of what issues are the values that the named "
+    "registers of its warp held three cycles before the turn",
+    "results_in_its_turn": "a register of a warp is written in exactly the cycle after a turn in which "
+    "an instruction with a result executed or a division finished. It is the register that the "
+    "instruction names, and no register of the warp is read in that cycle",
+    "wait_needs_token": "only a `wait` that issues takes a token, and only from a channel that shows one",
+    "wait_takes": "every `wait` that issues takes its token",
     "nothing_without_room": "an operation issues only when the queue of its engine has room",
-    "issued_once": "an operation or parameter is issued in exactly the turn in which its instruction issues, "
-    "or errs and stops the machine",
-    "pc_in_memory": "the pc is a place of the program memory, and what is issued carries it and its warp",
-    "names_exist": "what is issued names an engine or parameter that there is, a fire and a take a channel",
-    "nothing_after_error": "after an error its warp issues and takes nothing more, and from the third cycle "
-    "on no other warp does",
-    "error_does_not_issue": "an instruction that is an error does not issue, and takes nothing",
-    "nothing_while_stopped": "while a warp does not run it issues, takes and fires nothing",
-    "through_is_final": "a warp that is through issues, takes and fires nothing more, and none of its "
-    "operations is under way",
+    "issued_once": "an operation or parameter leaves the sequencer in exactly the turn in which its "
+    "instruction issues, or raises an error and stops the machine",
+    "pc_in_memory": "the pc lies within the program memory, and everything that is issued carries its "
+    "own pc and warp",
+    "names_exist": "what is issued names an existing engine or parameter; fires and takes name existing "
+    "channels",
+    "nothing_after_error": "after an error, its warp issues and takes nothing more, and from the third "
+    "cycle on no other warp does",
+    "error_does_not_issue": "an instruction with an error does not issue and takes no token",
+    "nothing_while_stopped": "a warp that is not running issues, takes and fires nothing",
+    "through_is_final": "a finished warp issues, takes and fires nothing more, and has no outstanding "
+    "operations",
 }
 _ENGINES = tuple(name for name, spec in isa.INSTRUCTIONS.items() if spec.engine)
 _DIVIDES = ("div", "divi", "rem", "remi")

@@ -1,4 +1,4 @@
-"""Faults to plant into the sequencer."""
+"""Faults to plant in the sequencer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hw.rtl.core.ring import Ring
 
 
 def _long_round(m: Module, shape: Any, period: int, name: str, inits: list[Any]) -> Ring:
-    """Turns come round a cycle late."""
+    """Every turn comes one cycle late."""
     return Ring(m, shape, period + 1, name, [*inits, inits[-1]])
 
 
 def _keeps_turn(m: Module, outer: Component, inner: Component) -> None:
-    """A warp that a `wait` holds has the next turn as well."""
+    """A warp that stalls on a `wait` also gets the next turn."""
     m.d.comb += outer.turn.eq(Mux(past(m, inner.stall_channel), past(m, inner.turn), inner.turn))
 
 
 def _held_by_another(m: Module, outer: Component, inner: Component) -> None:
-    """A `wait` that is held holds the warp that has the next turn, too."""
+    """A `wait` that stalls also stalls the warp that has the next turn."""
     held = past(m, inner.stall_channel)
     m.d.comb += [
         outer.stall_channel.eq(inner.stall_channel | held),
@@ -39,12 +39,12 @@ def _other_program(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _fetches_before(m: Module, outer: Component, inner: Component) -> None:
-    """The pc with which a warp's instruction is fetched is that of the warp before."""
+    """An instruction is fetched with the pc of the warp before."""
     m.d.comb += outer.fetch_pc.eq(past(m, inner.fetch_pc))
 
 
 def _moves_others(m: Module, outer: Component, inner: Component) -> None:
-    """An instruction that issues takes the warp of the next turn one place further, too."""
+    """An instruction that issues also advances the pc of the warp that has the next turn."""
     m.d.comb += outer.pc.eq((inner.pc + past(m, inner.issued))[: len(inner.fetch_pc)])
 
 
@@ -54,53 +54,53 @@ def _operands_before(m: Module, outer: Component, inner: Component) -> None:
 
 
 def divides_for_others(m: Module, outer: Component, inner: Component) -> None:
-    """When a division begins, the warp of the next turn writes a register."""
+    """When a division starts, the warp that has the next turn writes a register."""
     m.d.comb += outer.done.eq(inner.done | past(m, outer.start))
 
 
 def _asks_late(m: Module, outer: Component, inner: Component) -> None:
-    """A warp asks for the channel that the warp before it wants."""
+    """A warp asks for the channel of the warp before it."""
     m.d.comb += outer.ask.eq(past(m, inner.ask))
 
 
 def _take_once(m: Module, outer: Component, inner: Component) -> None:
-    """Of two waits in a row, of two warps, only the first takes its token."""
+    """Of two consecutive waits of different warps, only the first takes its token."""
     m.d.comb += outer.take.eq(inner.take & ~past(m, inner.take))
 
 
 def _any_room(m: Module, outer: Component, inner: Component) -> None:
-    """An operation issues when any queue has room."""
+    """An operation issues if any queue has room."""
     m.d.comb += inner.room.eq(outer.room.any().replicate(len(outer.room)))
 
 
 def _issues_twice(m: Module, outer: Component, inner: Component) -> None:
-    """What was issued is issued again in the next turn, that of another warp."""
+    """An operation is issued again in the next turn, which belongs to another warp."""
     m.d.comb += outer.issue.valid.eq(inner.issue.valid | past(m, outer.issue.valid))
 
 
 def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
-    """What is issued names a parameter that there is not."""
+    """An issued parameter does not exist."""
     m.d.comb += outer.issue.parameter.eq(-1)
 
 
 def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
-    """Behind the last word of the memory the pc counts on."""
+    """The pc counts on after the last word of the memory."""
     # The first word of the memory counts as the one behind its last.
     m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_pc))
 
 
 def _next_channel(m: Module, outer: Component, inner: Component) -> None:
-    """A signal fires the channel above its own."""
+    """A signal fires the channel with the next number."""
     m.d.comb += outer.fire_channel.eq(inner.fire_channel + 1)
 
 
 def _error_issues(m: Module, outer: Component, inner: Component) -> None:
-    """An instruction that is an error counts as issued."""
+    """An instruction with an error counts as issued."""
     m.d.comb += outer.issued.eq(inner.issued | inner.error)
 
 
 def _runs_on(m: Module, outer: Component, inner: Component) -> None:
-    """Warps run on when the machine stops."""
+    """Warps keep running when the machine stops."""
     m.d.comb += inner.run.eq(1)
 
 
@@ -115,7 +115,7 @@ def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _through_together(m: Module, outer: Component, inner: Component) -> None:
-    """When one warp is through, all are."""
+    """When one warp is finished, all are."""
     m.d.comb += outer.through.eq(inner.through.any().replicate(len(inner.through)))
 
 

@@ -1,4 +1,4 @@
-"""Invariants of the sequencer: what its pipeline, its rings and its memories hold of the watched warp."""
+"""Invariants of the sequencer: what its pipeline, rings and memories hold for the watched warp."""
 
 from __future__ import annotations
 

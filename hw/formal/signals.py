@@ -1,4 +1,4 @@
-"""Proof about the signals of the warps that wait: in order, once, never early, never late."""
+"""Proof of the pending signals: they fire in order, once, never early and never late."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from hw.rtl.core.signals import AHEAD, CHANNEL_BITS, COUNT_BITS, PendingSignals
 from hw.rtl.interfaces import PC_BITS
 
 STATEMENTS = {
-    "fires_are_signals": "no more signals of a warp fire than it has issued, only in its turns, and no more "
-    "wait than there is room for",
-    "fires_in_its_turn": "a signal that is its warp's oldest fires in exactly the first turn of the warp in "
-    "which all operations that the warp issued before it were complete in an earlier cycle, whatever other "
+    "fires_are_signals": "a warp fires no more signals than it has issued, and only in its own turns; "
+    "no more signals are pending than there is room for",
+    "fires_in_its_turn": "the oldest pending signal of a warp fires in exactly the first turn in which "
+    "all operations that the warp issued before it were complete in an earlier cycle, whatever other "
     "warps do",
-    "fires_itself": "what fires is the channel and the pc of the oldest signal of the warp that has its turn",
-    "counts_shown": "in its turn, `some`, `room` and `empty` tell how many operations and signals of a warp "
-    "are under way, whatever other warps do",
+    "fires_itself": "the channel and pc that fire are those of the oldest pending signal of the warp "
+    "whose turn it is",
+    "counts_shown": "in a warp's turn, `some`, `room` and `empty` reflect its outstanding operations "
+    "and pending signals, whatever other warps do",
 }
 
 
@@ -148,7 +149,7 @@ def _most(config: MachineConfig) -> int:
 
 
 def _issue_uncounted(m: Module, outer: Component, inner: Component) -> None:
-    """An operation behind a waiting signal is not counted."""
+    """An operation that is issued behind a pending signal is not counted."""
     m.d.comb += inner.issue.eq(outer.issue & outer.empty)
 
 
@@ -158,22 +159,22 @@ def _counts_twice(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _counts_for_neighbour(m: Module, outer: Component, inner: Component) -> None:
-    """A completion counts for the warp above, too."""
+    """A completion also counts for the warp with the next number."""
     m.d.comb += inner.complete.eq(outer.complete | outer.complete << 1)
 
 
 def _fires_again(m: Module, outer: Component, inner: Component) -> None:
-    """A signal fires again in the next turn, that of another warp."""
+    """A signal fires again in the next turn, which belongs to another warp."""
     m.d.comb += outer.fire.eq(inner.fire | past(m, inner.fire))
 
 
 def _fires_between(m: Module, outer: Component, inner: Component) -> None:
-    """A signal whose time has come fires in the next cycle, whosever turn it is."""
+    """A signal that is due fires in the next cycle, whichever warp has its turn."""
     m.d.comb += outer.fire.eq(past(m, inner.fire))
 
 
 def _youngest(m: Module, outer: Component, inner: Component) -> None:
-    """Of the signals that wait the youngest fires first."""
+    """The youngest pending signal fires first."""
     newest = Signal(CHANNEL_BITS)
     with m.If(outer.signal):
         m.d.sync += newest.eq(outer.channel)
@@ -181,7 +182,7 @@ def _youngest(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _for_all(m: Module, outer: Component, inner: Component) -> None:
-    """Operations count for whichever warp has its turn next."""
+    """An operation counts for the warp that has the next turn."""
     m.d.comb += inner.issue.eq(past(m, outer.issue))
 
 

@@ -1,4 +1,4 @@
-"""Proofs about what the sequencer keeps for each warp: nothing of it changes but in the warp's turns."""
+"""Proofs of the per-warp state of the sequencer: it changes only in the warp's own turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hw.rtl.core.loops import AHEAD, LoopStack
 from hw.rtl.core.registers import RegisterFile, register_bits
 
 REGISTERS = {
-    "reads_last_write": "a register of a warp is read as it was written last, or 0 since it was cleared, "
+    "reads_last_write": "a register of a warp reads as last written, or as 0 if it was cleared since, "
     "whatever is written for other warps; register 0 is never written",
 }
 
@@ -62,14 +62,15 @@ def _shares(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _clears_late(m: Module, outer: Component, inner: Component) -> None:
-    """What is cleared is the word after the one that was named."""
+    """The word after the named one is cleared."""
     m.d.comb += inner.clear_index.eq(outer.clear_index + 1)
 
 
 LOOPS = {
-    "full_shown": "in its turn a warp is told whether all its loops are open, whatever other warps do",
-    "returns": "in its turn a warp is told to return exactly if the innermost of its open loops ends with "
-    "the instruction and has iterations left, and to where it begins, whatever other warps do",
+    "full_shown": "in its turn, a warp sees whether all of its loops are open, whatever other warps do",
+    "returns": "in its turn, a warp is told to return if and only if its innermost open loop ends with "
+    "the instruction and has iterations left. It returns to the start of that loop, whatever other "
+    "warps do",
 }
 
 
@@ -133,8 +134,8 @@ def build_loops(bench: Bench, config: MachineConfig) -> None:
 
 
 DIVIDER = {
-    "divides_alone": "in the turns of a warp the divider tells what one of its own would tell that nobody "
-    "else uses",
+    "divides_alone": "in the turns of a warp, the shared divider behaves like a divider that only this "
+    "warp uses",
 }
 
 
@@ -152,22 +153,22 @@ def build_divider(bench: Bench, config: MachineConfig) -> None:
 
 
 def _opens_for_others(m: Module, outer: Component, inner: Component) -> None:
-    """The loop that warp 1 opens stands where one of warp 0 would."""
+    """A loop that warp 1 opens takes the place of one of warp 0."""
     m.d.comb += inner.warp.eq(Mux(outer.warp == 1, 0, outer.warp))
 
 
 def _looks_up_before(m: Module, outer: Component, inner: Component) -> None:
-    """The innermost loop is looked up for the warp that has its turn before."""
+    """The innermost loop is looked up for the warp that had the turn before."""
     m.d.comb += inner.warp_ahead.eq(past(m, outer.warp_ahead))
 
 
 def _one_more(m: Module, outer: Component, inner: Component) -> None:
-    """A loop makes an iteration more."""
+    """A loop makes one iteration too many."""
     m.d.comb += inner.count.eq(outer.count + 1)
 
 
 def _full_for_all(m: Module, outer: Component, inner: Component) -> None:
-    """A warp is told that its loops are open when those of the warp before are."""
+    """A warp sees all of its loops as open when those of the warp before are."""
     m.d.comb += outer.full.eq(past(m, inner.full))
 
 

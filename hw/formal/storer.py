@@ -1,4 +1,4 @@
-"""Proofs about the storer: it never leaves its windows, and completes when all is answered."""
+"""Proofs of the storer: it never leaves its windows, and completes when all writes are answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hw.rtl.memory.storer import Storer
 WINDOWS = {
     "writes_stay_in_windows": "all bytes that a presented beat writes lie in one open window that "
     "permits writing",
-    "beats_write_something": "every beat writes at least one byte, in one piece",
+    "beats_write_something": "every beat writes at least one byte, and its bytes are contiguous",
     "addresses_aligned": "every address is a multiple of the port's width",
     **engines.REQUESTS,
 }
@@ -144,8 +144,9 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
 
 COMPLETION = {
     **engines.COMMON,
-    "completes_after_last_answer": "an operation completes in the cycle after the answer to its last beat, "
-    "all beats of all earlier operations being answered too (operations of up to two rows of eight bytes)",
+    "completes_after_last_answer": "an operation completes in the cycle after the answer to its last "
+    "beat, once all beats of earlier operations are answered too (operations of up to two rows of "
+    "eight bytes)",
 }
 
 
@@ -180,13 +181,13 @@ def _strobe_shifted(first: Value, end: Value, width: int) -> Value:
 
 
 def _last_off_by_one(m: Module, outer: Component, inner: Component) -> None:
-    """A window's last byte is taken one too far."""
+    """A window is one byte too long."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.last.eq(own.last + (own.last != 0xFFFFFFFF))
 
 
 def _reads_suffice(m: Module, outer: Component, inner: Component) -> None:
-    """Windows for reading serve as well."""
+    """Windows for reading are accepted too."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.write.eq(own.write | own.read)
 
@@ -204,18 +205,18 @@ def _empty_first(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _byte_address(m: Module, outer: Component, inner: Component) -> None:
-    """The address names the first byte, not the word."""
+    """The address is that of the first byte, not of its word."""
     own, port = outer.memory.request, inner.memory.request
     m.d.comb += own.payload.address.eq(port.payload.address | ~port.payload.strobe[0])
 
 
 def _late_stop(m: Module, outer: Component, inner: Component) -> None:
-    """A stop is heard two cycles late."""
+    """A stop takes effect two cycles late."""
     m.d.comb += inner.control.stop.eq(past(m, past(m, outer.control.stop)))
 
 
 def _hasty_quiet(m: Module, outer: Component, inner: Component) -> None:
-    """Answers that are owed are forgotten."""
+    """Outstanding answers are forgotten."""
     m.d.comb += outer.control.quiet.eq(inner.control.quiet | ~inner.memory.request.valid)
 
 
@@ -233,7 +234,7 @@ def _completes_early(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _youngest_warp(m: Module, outer: Component, inner: Component) -> None:
-    """A completion names the warp whose operation was taken last."""
+    """A completion names the warp of the operation that was taken last."""
     warp = Signal(4)
     with m.If(outer.control.operation.valid & inner.control.operation.ready):
         m.d.sync += warp.eq(outer.control.operation.payload.warp)
@@ -245,7 +246,7 @@ COMMON_FAULTS = (
     planted("completes-twice", "complete_once", _completes_twice, 11),
     planted("youngest-warp", "completes_in_order", _youngest_warp, 11),
 )
-_DROPS = blinking("A request that is not accepted vanishes for a cycle.", "memory.request")
+_DROPS = blinking("A request that is not accepted disappears for a cycle.", "memory.request")
 REQUEST_FAULTS = (
     planted("request-blinks", "request_is_stable", _DROPS, 8),
     planted("stop-late", "no_request_after_stop", _late_stop, 8),

@@ -1,4 +1,4 @@
-"""Proof about the buffer of streams that stands at borders: it loses, invents, changes and swaps nothing."""
+"""Proof of the stream buffer at interfaces: it loses, invents, changes and reorders nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hw.formal.proof import Proof, planted
 from hw.rtl.bus.buffer import StreamBuffer
 
 STATEMENTS = {
-    "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left, and "
+    "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left; "
     "one is accepted if and only if fewer than two wait",
     "arrives_as_sent": "a transfer leaves after all that were accepted before it, unchanged",
-    "offer_is_stable": "a transfer that is offered stays offered, unchanged, until it is accepted",
+    "offer_is_stable": "an offered transfer stays offered, unchanged, until it is accepted",
 }
 BITS = 16
 
@@ -49,18 +49,18 @@ def build(bench: Bench) -> None:
 
 
 def _loses(m: Module, outer: Component, inner: Component) -> None:
-    """A transfer that comes while another waits is lost."""
+    """A transfer that arrives while another waits is lost."""
     m.d.comb += inner.i.valid.eq(outer.i.valid & ~(inner.o.valid & ~outer.o.ready))
 
 
 def _changes(m: Module, outer: Component, inner: Component) -> None:
-    """Of a transfer that comes behind another the high bits are lost."""
+    """A transfer that arrives behind another loses its high bits."""
     m.d.comb += inner.i.payload.eq(outer.i.payload & Mux(inner.o.valid, BITS - 1, (1 << BITS) - 1))
 
 
 def proof() -> Proof:
     """The proof for the stream buffer, with its faults."""
-    blinks = blinking("A transfer that is not accepted at once vanishes for a cycle.", "o")
+    blinks = blinking("A transfer that is not accepted at once disappears for a cycle.", "o")
     faults = (
         planted("transfer-lost", "none_lost_none_doubled", _loses, 6),
         planted("payload-cut", "arrives_as_sent", _changes, 6),

@@ -1,4 +1,4 @@
-"""The results of proofs as a table, and as data."""
+"""Results of proofs, as a table and as data."""
 
 from __future__ import annotations
 

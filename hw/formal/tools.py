@@ -1,4 +1,4 @@
-"""The programs that proofs need: SymbiYosys, Yosys and a solver, all from PyPI."""
+"""Finds the programs that proofs need: SymbiYosys, Yosys and a solver, all from PyPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of the warps, as benches count them."""
+"""A model of the warps' turns for benches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proof of the sequencer watches: one warp, and one place of its program."""
+"""What the proof of the sequencer watches: one warp, and one address of its program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes with the Verilog of a machine: JSON description, pages of instructions, CSRs and fields."""
+"""Files that accompany the Verilog of a machine: JSON description, reference pages, register map."""
 
 from __future__ import annotations
 

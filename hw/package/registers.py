@@ -1,4 +1,4 @@
-"""The register map as SystemRDL, and what PeakRDL makes of it: a C header, and IP-XACT."""
+"""The register map as SystemRDL, and PeakRDL's exports of it: a C header and IP-XACT."""
 
 from __future__ import annotations
 

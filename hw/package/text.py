@@ -1,4 +1,4 @@
-"""Texts from templates: pages of Markdown, a C header, descriptions for other tools."""
+"""Renders templates: pages of Markdown, a C header, descriptions for other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small pieces of combinational logic that several parts share."""
+"""Small pieces of combinational logic that several components share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 
 def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Value:
-    """`value`, cut in units of `unit` bits, rotated towards higher positions by `amount` units.
+    """`value`, in units of `unit` bits, rotated towards higher positions by `amount` units.
 
-    The number of units must be a power of two; `amount` is taken modulo it. Each stage is a signal of
-    its own, since an expression that is used twice would be built twice.
+    The number of units must be a power of two; `amount` is taken modulo it. Each stage is a signal of its
+    own, since an expression that is used twice would be built twice.
     """
     return _rotate(m, value, amount, unit, None, left=True)
 
@@ -17,7 +17,7 @@ def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Val
 def rotate_right(
     m: Module, value: Value, amount: Value, *, unit: int = 8, stages: range | None = None
 ) -> Value:
-    """The inverse of `rotate_left`, or a part of it: the `stages` of so many bits of `amount`."""
+    """The inverse of `rotate_left`, or a part of it: the `stages` of these bits of `amount`."""
     return _rotate(m, value, amount, unit, stages, left=False)
 
 
@@ -48,12 +48,12 @@ def from_mask(first: Value, width: int) -> Value:
 
 
 def reaches(a: Value, b: Value) -> Value:
-    """`a >= b` of unsigned values as wide as each other, by a carry chain and not by a tree."""
+    """`a >= b` for unsigned values of equal width, with a carry chain instead of a tree."""
     return ~(a - b)[len(a)]
 
 
 def lookup(index: Value, results: list[int], width: int) -> Value:
-    """`results[index]` in `width` bits; of few bits it is smaller than a sum or a comparison."""
+    """`results[index]` in `width` bits; for few bits, it is smaller than a sum or a comparison."""
     tables = [sum((r >> bit & 1) << i for i, r in enumerate(results)) for bit in range(width)]
     return Cat(Const(table, len(results)).bit_select(index, 1) for table in tables)
 
@@ -64,7 +64,7 @@ def total(a: Value, b: Value, carry: Value) -> Value:
 
 
 def difference(a: Value, b: Value, borrow: Value) -> Value:
-    """`a` less an unsigned `b` and a bit, signed, in one carry chain."""
+    """`a` minus an unsigned `b` and a bit, signed, in one carry chain."""
     return (Cat(1, a).as_signed() + Cat(~borrow, ~Value.cast(b), 1).as_signed())[1:].as_signed()
 
 
@@ -80,14 +80,15 @@ def log2(value: int) -> int:
 
 
 def place_bits(size: int) -> int:
-    """Bits of a `place` in something of `size` (a power of two)."""
+    """Number of bits of a `place` in a range of `size` (a power of two)."""
     return log2(size) + 1
 
 
 def place(value: Value, size: int) -> Value:
-    """Where an unsigned value lies in something of `size`, a power of two, in `place_bits(size)` bits.
+    """The position of an unsigned value in a range of `size`, a power of two, in `place_bits(size)` bits.
 
-    The highest bit says that it lies beyond; then the others mean nothing, and sums with it lie beyond too.
+    The highest bit says that it is beyond; then the other bits have no meaning, and sums with it are beyond
+    too.
     """
     bits = log2(size)
     return Cat(value[:bits], value[bits:].any())
@@ -100,16 +101,16 @@ def at_most(value: Value, limit: int) -> Value:
 
 
 def where(select: Value, value: Value) -> Value:
-    """The value where a bit is 1, else 0.
+    """The value if a bit is 1, else 0.
 
-    A multiplexer, not a mask: with a bit written down as often as the value has some, a machine's Verilog
-    would be half as long again.
+    It is a multiplexer, not a mask: replicating the bit for every bit of the value would make a machine's
+    Verilog half as long again.
     """
     return Mux(select, value[:], 0)
 
 
 def one_of(select: Value, values: list[Value]) -> Value:
-    """The value of which the bit of `select` is 1; 0 if there is none, meaningless if there are several."""
+    """The value whose bit of `select` is 1; 0 if there is none, undefined if there are several."""
     shape = len(values[0])
     chosen: Value = Const(0, shape)
     for i, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""The place of the CGRA: the port by which a grid joins the machine.
+"""The interface between the CGRA and the rest of the machine.
 
 The grid takes `cgra` operations like every engine. It reads the accumulator's rows, the scratchpad and the
 output buffer where array and storer leave their banks free, and writes the output buffer. A machine without

@@ -1,4 +1,4 @@
-"""Signatures and payload layouts between the parts of the machine and at its border."""
+"""Signatures and payload layouts between the components of the machine and at its ports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Copies of what many components of a design read: each component gets its own.
+"""Duplicates LUTs and registers with high fan-out: each component that reads one gets its own copy.
 
-nextpnr leads a net from one place to all its readers, however far apart they are. On a design of some size a
-net with thousands of readers, an enable or a reset, so takes most of a cycle. With a copy of its table or
-register in each component the last piece of the way is short. This pass works on Yosys' netlist.
+nextpnr routes a net from one place to all its readers, however far apart they are. In a large design, a net
+with thousands of readers, such as an enable or a reset, takes most of a cycle. With a copy of its LUT or
+register in each component, the last part of the route is short. This pass works on the netlist from Yosys.
 """
 
 from __future__ import annotations

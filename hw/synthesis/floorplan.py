@@ -1,4 +1,4 @@
-"""A floorplan: block RAMs and multipliers near the part of the design that they belong to.
+"""A floorplan: places block RAMs and multipliers near the part of the design that they belong to.
 
 A placer that starts from nothing finds no good order of large parts: a grid of PEs comes out folded, with
 neighbours at opposite ends of the chip, and what is wrong there no later step mends. Here the instances of a

@@ -1,4 +1,4 @@
-"""Tops of a machine, and a build of one: Verilog, synthesis, placement with as many seeds as asked for."""
+"""Builds a machine for an FPGA: top, Verilog, synthesis, and placement with one or more seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives multipliers of ECP5 the registers that take their products.
+"""Moves output registers of multipliers into the ECP5 multiplier cells.
 
 A multiplier (`MULT18X18D`) has registers of its own at its output. Yosys leaves them unused and puts those of
 a design into the fabric, at the end of long wires. This pass works on Yosys' netlist.

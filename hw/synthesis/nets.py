@@ -1,4 +1,4 @@
-"""Who reads each net of a netlist of Yosys, and which instance of the design a cell belongs to."""
+"""Analyses a Yosys netlist: the readers of each net, and the instance that each cell belongs to."""
 
 from __future__ import annotations
 

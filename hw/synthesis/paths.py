@@ -1,4 +1,4 @@
-"""The longest paths of an ECP5 netlist before it is placed: every net takes the same time.
+"""Estimates the longest paths of an ECP5 netlist before placement, with equal delays for all nets.
 
 It takes seconds where placement takes a quarter of an hour, and tells which component limits the clock and by
 how much. It knows no distances: what is placed is slower, most where a machine fills its device.

@@ -1,4 +1,4 @@
-"""Placement and routing with nextpnr-ecp5: the clock that a netlist reaches on a device, and why not more."""
+"""Placement and routing with nextpnr-ecp5: the clock that a netlist reaches, and what limits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build says: the JSON object and the text report."""
+"""The report of a build, as a JSON object and as text."""
 
 from __future__ import annotations
 

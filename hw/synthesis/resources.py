@@ -1,4 +1,4 @@
-"""What cells of a netlist take of a device, and which instance of the design each belongs to."""
+"""FPGA devices, and the resources that the cells of a netlist take, by instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthesis with Yosys: from Verilog to a netlist of a family's cells, and what it takes."""
+"""Synthesis with Yosys: from Verilog to a netlist of a family's cells, and its resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions as sums of variables with factors: factors, substitution with folding, a sorted form.
+"""Expressions as linear sums: factors of variables, substitution with folding, a sorted form.
 
 Addition, subtraction and multiplication are those of 32 bits, which form a ring: what is regrouped here keeps
 its value whether or not a part of it wraps.

@@ -1,4 +1,4 @@
-"""Core form of comparisons: one orientation, reduced coefficients, tightened constants.
+"""Canonical form of comparisons: one orientation, reduced coefficients, tightened constants.
 
 A comparison whose sides cannot wrap says that a sum over the integers is at least 0. That sum is divided by
 the common factor of its coefficients, rounding its constant, and written with positive coefficients on both

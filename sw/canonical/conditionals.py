@@ -1,4 +1,4 @@
-"""Core form of conditional values: merged conditions first, minimum and maximum recognised after.
+"""Canonical form of conditional values: merges conditions, then recognises minimum and maximum.
 
 Source: canonical.md, "Conditionals" [claim 4].
 """

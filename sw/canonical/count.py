@@ -1,4 +1,4 @@
-"""What a program costs on the warp sequencer: instructions, scalar operations executed, registers."""
+"""The cost of a program on the warp sequencer: instructions, executed scalar operations, registers."""
 
 from __future__ import annotations
 

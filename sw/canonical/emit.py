@@ -1,4 +1,4 @@
-"""Writes core form as cheap code: sorted by rank, grouped to the left.
+"""Writes canonical expressions as cheap code: sorted by rank, grouped to the left.
 
 Constants come first, then what no loop changes, then what the outermost loop changes, and so on: each
 prefix of a sum does not change in any deeper loop. A sum can be written in several ways

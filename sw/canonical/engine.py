@@ -1,4 +1,4 @@
-"""Applies rules: checks their conditions with what is known of the values, and builds the replacement.
+"""The rule engine: checks the conditions of a rule against known ranges, and builds its replacement.
 
 Building goes through one constructor per operator (`build`), each of which returns core form, so that a
 replacement is simplified as it is made.

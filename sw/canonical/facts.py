@@ -1,4 +1,4 @@
-"""What is known of the values of expressions: intervals that follow from the ranges of variables.
+"""Known ranges of expressions, derived from the ranges of their variables.
 
 `sw.ir.ranges` follows the operators one by one. Here a whole sum is looked at, so that terms that depend on
 each other (`x - 4 * (x // 4)`, `x * y - 5 * x`) do not lose their connection.

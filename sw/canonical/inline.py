@@ -1,4 +1,4 @@
-"""Scalars replaced by what they stand for, so that values can be found wherever they were named."""
+"""Inlines scalars, so that the same value is found under every name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands of associative operators, however they are grouped."""
+"""Operands of associative operators, independent of grouping."""
 
 from __future__ import annotations
 

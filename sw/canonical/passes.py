@@ -23,7 +23,7 @@ class Canonicalize:
 
 @dataclass(frozen=True)
 class Hoist:
-    """Keep invariants, repeated values and induction variables in scalars, as far as registers last."""
+    """Keep invariants, repeated values and induction variables in registers, as many as there are."""
 
     name: ClassVar[str] = "hoist"
     #: Scalar registers of the machine, r0 included.
@@ -36,7 +36,7 @@ class Hoist:
 
 @dataclass(frozen=True)
 class StrengthReduce:
-    """Make affine expressions of loop variables scalars that every step of a loop moves on."""
+    """Turn affine expressions of loop variables into scalars that each iteration increments."""
 
     name: ClassVar[str] = "strength-reduce"
 

@@ -1,4 +1,4 @@
-"""Where values may be kept, and the program that keeps a given choice of them.
+"""Options for keeping values in registers, and the program that results from a choice of options.
 
 A value that is kept is assigned to a scalar in the body of a loop (or of the program) and stands for its
 expression everywhere inside; an induction variable is assigned before its loops and updated at the ends of

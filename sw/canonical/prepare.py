@@ -1,4 +1,4 @@
-"""The form of a program in which values worth keeping are looked for.
+"""Prepares a program for the search for values worth keeping.
 
 Canonical text is short, not always cheap: a sum around a minimum, for one, is taken apart again, so that what
 stands inside of it becomes one induction variable.

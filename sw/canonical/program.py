@@ -1,4 +1,4 @@
-"""Canonical form of whole programs: every expression, and branches that lead to the same.
+"""Canonical form of whole programs: canonicalises every expression and merges equal branches.
 
 Source: canonical.md, "Rank" and "Conditionals".
 """

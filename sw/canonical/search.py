@@ -1,4 +1,4 @@
-"""The choice of what to keep in registers: fewest executed turns within a number of registers."""
+"""Chooses which values to keep in registers: fewest executed turns within a register budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings together the choices, minima and maxima of a sum."""
+"""Merges the conditional values, minima and maxima in a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other ways to write a sum of products: remainders, and summands inside of choices, minima and quotients."""
+"""Alternative ways to write a sum of products, from which the emitter takes the cheapest."""
 
 from __future__ import annotations
 

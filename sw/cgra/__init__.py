@@ -1,1 +1,1 @@
-"""Graphs on the grid: mapping, configuration, verification, launches."""
+"""The CGRA mapper: mapping, configuration, verification and launches of loop graphs."""

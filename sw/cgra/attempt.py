@@ -1,4 +1,4 @@
-"""One attempt to map a graph with one II: place, route, repair; and what stands in the way where it fails."""
+"""One attempt to map a graph with a given II: place, route, repair, and report what stands in the way."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Effort:
 
 @dataclass(frozen=True)
 class Try:
-    """How an attempt ended, after so many moves with routes.
+    """The outcome of an attempt, after this many routed moves.
 
-    `left` counts steps too short, values that find no way, and uses of resources beyond one, at the end.
+    `left` counts missing steps, values without a route, and excess uses of resources at the end.
     """
 
     mapping: Mapping | None
@@ -56,7 +56,7 @@ class Try:
 def place_flat(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Steps and PEs by annealing, and the proposals it took; raises `NoPlaceError`."""
+    """Steps and PEs by annealing, and the number of proposals; raises `NoPlaceError`."""
     spots = start(problem, seed)
     return spots, cool(problem, spots, seed, effort.proposals * problem.size, PLACE_HEAT, late)
 
@@ -69,7 +69,7 @@ def cool(
     heat: tuple[float, float],
     late: Callable[[], bool],
 ) -> int:
-    """Anneal in slices, such that the time can be looked at in between; gives the proposals made."""
+    """Anneal in slices, so that the time can be checked in between; returns the number of proposals."""
     rng, made, ways = generator(seed), 0, congestion(problem)
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
@@ -80,7 +80,7 @@ def cool(
 
 
 def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, float, float]]:
-    """A falling temperature in pieces of about equal work: counts, temperatures at both ends."""
+    """A cooling schedule in slices of about equal work: counts, and temperatures at both ends."""
     pieces = max(1, -(-total // size))
     hot, cold = (math.log(h) for h in heat)
     ends = [math.exp(hot + (cold - hot) * i / pieces) for i in range(pieces + 1)]
@@ -91,7 +91,7 @@ def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, 
 def finish(
     problem: Problem, spots: Spots, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> Try:
-    """Route a placement, and repair it where that does not succeed."""
+    """Route a placement, and repair it if routing fails."""
     large = max(1, problem.size // LARGE)
     lacking = short(problem, spots)
     found, work = routes(problem), scratch(problem)
@@ -115,7 +115,7 @@ def finish(
 
 
 def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
-    """What stood in the way, as a count and in words: short dependences, lost values, overused resources."""
+    """What stood in the way, as a number and in words: short dependences, unrouted values, overuse."""
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
     left = 0

@@ -1,4 +1,4 @@
-"""Lower bounds of the initiation interval of a graph on a fabric."""
+"""Lower bounds of the initiation interval (MII) of a graph on a fabric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MII:
 
     @property
     def mii(self) -> int:
-        """The greater of both bounds."""
+        """The larger of both bounds."""
         return max(self.res_mii, self.rec_mii)
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,9 +39,9 @@ class MII:
 
 
 def bound(graph: Graph, fabric: Fabric) -> MII:
-    """The MII: recurrences, and for every set of units the operations that only their PEs execute.
+    """The MII: from recurrences, and for every set of units from the operations that need them.
 
-    Raises `InputError` where an operation finds no PE.
+    Raises `InputError` if no PE can execute an operation.
     """
     size, pes = len(graph.nodes), fabric.size
     shared = [(1, "nothing"), (-(-size // pes), f"{size} operations on {pes} PE{'s' * (pes > 1)}")]

@@ -1,4 +1,4 @@
-"""Compiled inner loops: functions on arrays, compiled once per machine and kept in a cache."""
+"""Inner loops in native code: functions on arrays, compiled once per computer and cached."""
 
 from __future__ import annotations
 

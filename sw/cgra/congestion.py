@@ -1,7 +1,7 @@
-"""Anneals places by what their values take on the way: every value has a set way of least hops.
+"""Placement by simulated annealing with estimated congestion: every value takes a fixed shortest route.
 
-A way starts as early as it can, so its uses of links are known without a search. Where no link has
-two values, the router finds these ways too; where some have, it has little left to negotiate.
+A route starts as early as possible, so its link uses are known without a search. If no link carries two
+values, the router finds the same routes; otherwise, it has little left to negotiate.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Congestion(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _first(fabric: Fabric) -> Array:
-    """The first links of ways of least hops, for each distance of `Resources`."""
+    """The first links of shortest routes, for each distance of `Resources`."""
     return np.stack([_first_of(fabric, hops) for hops in resources(fabric).distance])
 
 
 def _first_of(fabric: Fabric, hops: Array) -> Array:
-    """The first link of a way of least hops from every PE to every other, -1 where there is none."""
+    """The first link of a shortest route from every PE to every other; -1 if there is none."""
     found = np.full(hops.shape, -1, dtype=np.int64)
     goals = np.arange(fabric.size)
     for pe, links in enumerate(fabric.outgoing):
@@ -57,7 +57,7 @@ def _first_of(fabric: Fabric, hops: Array) -> Array:
 
 
 def congestion(problem: Problem) -> Congestion:
-    """No ways yet."""
+    """A congestion table without routes."""
     links = len(problem.fabric.links)
     return Congestion(
         _first(problem.fabric),
@@ -68,7 +68,7 @@ def congestion(problem: Problem) -> Congestion:
 
 @inner
 def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
-    """Take the way of edge e (sign 1) or give it back (-1); gives the change of uses beyond one."""
+    """Add the route of edge e (sign 1) or remove it (-1); returns the change of excess uses."""
     if not f.routed[e]:
         return 0
     u = f.source[e]
@@ -92,7 +92,7 @@ def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
 
 @inner
 def _ways(f: Arrays, c: Congestion, n: int, other: int, spots: Spots, sign: int) -> int:
-    """The same for all edges at a node (-1: none), without those that join it to `other`."""
+    """The same for all edges at a node (-1: none), except those that connect it to `other`."""
     change = 0
     if n < 0:
         return change
@@ -105,7 +105,7 @@ def _ways(f: Arrays, c: Congestion, n: int, other: int, spots: Spots, sign: int)
 
 @inner
 def _most(f: Arrays, n: int, spots: Spots) -> int:
-    """Links that the ways at a node (-1: none) take at most."""
+    """The most links that the routes at a node (-1: none) use."""
     total = 0
     if n < 0:
         return total

@@ -26,8 +26,8 @@ _DIM = "#6b7785"
 def to_svg(mapping: Mapping) -> str:
     """The mapping as SVG.
 
-    The panel of a context shows the operators that start in it, and what links and registers hold during it.
-    A value has the name and colour of the operator that makes it.
+    The panel of a context shows the operators that start in it, and the contents of links and registers
+    during it. A value has the name and colour of the operator that computes it.
     """
     panels = [panel(mapping, context) for context in range(mapping.ii)]
     return document(mapping.fabric, panels, per_row=math.ceil(math.sqrt(mapping.ii)))

@@ -1,4 +1,4 @@
-"""A part of a fabric as a fabric of its own, and mappings on it as mappings on the whole."""
+"""Maps to a part of a fabric, and embeds the mapping in the whole fabric."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sw.cgra.mapping import Hop, Mapping, Place, Register
 
 
 def smaller(fabric: Fabric) -> Fabric | None:
-    """The fabric without its last column, or last row where there are more of these; None for one PE."""
+    """The fabric without its last column, or last row if it has more rows; None for one PE."""
     rows, cols = fabric.rows, fabric.cols
     if rows * cols == 1:
         return None
@@ -26,7 +26,7 @@ def smaller(fabric: Fabric) -> Fabric | None:
 
 
 def embed(mapping: Mapping, fabric: Fabric) -> Mapping:
-    """A mapping on the first rows and columns of a fabric as one on the whole."""
+    """A mapping on the first rows and columns of a fabric, as a mapping on the whole."""
     part = mapping.fabric
     number = {link: i for i, link in enumerate(fabric.links)}
 

@@ -1,4 +1,4 @@
-"""The configuration of a fabric that executes a mapping."""
+"""Encodes a mapping as the configuration of a fabric."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def configuration(
 ) -> Configuration:
     """The configuration of a mapping.
 
-    `arrays` says where the arrays of the graph lie, in the order of their numbers (default: all of length 0,
-    in the order of their use); `scalars` gives the number of the launch's scalar by name. Raises
-    `InputError` for an array or scalar that is missing, and for too many arrays.
+    `arrays` holds the allocation of the graph's arrays, by number (default: all of length 0, in order of
+    use); `scalars` maps names to the launch's scalar numbers. Raises `InputError` for a missing array or
+    scalar, and for too many arrays.
     """
     graph, fabric = mapping.graph, mapping.fabric
     arrays = _arrays(mapping) if arrays is None else arrays
@@ -55,7 +55,7 @@ def configuration(
 
 
 def differences(mapping: Mapping) -> tuple[str, ...]:
-    """What is wrong with a mapping: where its words, decoded again, do not mean the graph."""
+    """The errors of a mapping: where its words, decoded again, differ from the graph."""
     scalars = {name: i for i, name in enumerate(mapping.graph.scalars)}
     try:
         words = encode(configuration(mapping, scalars=scalars))
@@ -65,7 +65,7 @@ def differences(mapping: Mapping) -> tuple[str, ...]:
 
 
 def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
-    """The arrays in the order of their use, without elements: any access to them is an error."""
+    """The arrays in order of use, with length 0: every access to them is an error."""
     if mapping.graph.opaque:
         return {}
     written = arrays_of(mapping.graph, *STORES)
@@ -75,7 +75,7 @@ def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
 
 @dataclass
 class _EntryWriter:
-    """Fields of all entries so far."""
+    """The fields of all entries so far."""
 
     mapping: Mapping
     arrays: Dictionary[str, int]
@@ -94,18 +94,18 @@ class _EntryWriter:
         self.link_out = {link: f"out{i}" for links in fabric.outgoing for i, link in enumerate(links)}
 
     def entry(self, key: tuple[int, int]) -> Entry:
-        """What a PE does in a context."""
+        """The entry of a PE in a context."""
         fields = {name: value for name, value in self.fields[key].items() if value}
         return Entry(fields, self.consts.get(key, 0), self.inits.get(key, 0))
 
     def set(self, pe: int, step: int, name: str, value: int) -> None:
-        """Set a field; a mapping that is right asks for one value only."""
+        """Set a field; a correct mapping sets it to one value only."""
         context = step % self.mapping.ii
         if self.fields[pe, context].setdefault(name, value) != value:
             raise self.error(pe, step, f"{name} must have one value, not two")
 
     def select(self, pe: int, step: int, name: str, source: str) -> None:
-        """Let a mux choose a source."""
+        """Make a mux select a source."""
         sources = self.layouts[pe].sources.get(name, ())
         if source not in sources:
             raise self.error(pe, step, f"{name} cannot select {source}")
@@ -117,7 +117,7 @@ class _EntryWriter:
         return InputError(f"graph {self.mapping.graph.name!r}: PE {at}, context {context}: {what}")
 
     def value(self, place: str, what: str, key: tuple[int, int], value: Value) -> int:
-        """A number as it is, or a patch for the name of a scalar."""
+        """A number, or a patch for a named scalar."""
         if isinstance(value, int):
             return value
         if value not in self.scalars:
@@ -166,7 +166,7 @@ class _EntryWriter:
                     self.select(pe, step, _MUX[operand], "const")
 
     def start(self, node: Node, key: tuple[int, int], name: str) -> None:
-        """What operands are in the first iterations."""
+        """The values of operands in the first iterations."""
         graph = self.mapping.graph
         held = starts(graph, node.id)
         if not held:
@@ -185,7 +185,7 @@ class _EntryWriter:
         return _MUX[next(operand for operand, found in given.items() if found is edge)]
 
     def name(self, register: Register) -> str:
-        """What a register is called in the muxes of the PE where it is read."""
+        """The name of a register in the muxes of the PE that reads it."""
         return self.link_in[register.number] if register.kind == "link" else register.kind
 
     def route(self, number: int) -> None:

@@ -1,6 +1,7 @@
-"""Decides by a constraint program whether a small graph can be mapped with an II: a mapping, or a proof.
+"""Decides with a constraint solver whether a small graph can be mapped at a given II.
 
-The program is the whole of places, steps, registers and ports, so `INFEASIBLE` means that no mapping exists.
+The constraints cover all placements, steps, registers and ports, so `INFEASIBLE` means that no mapping
+exists.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class _Node(NamedTuple):
 
 
 class _Extended:
-    """The registers times the contexts, and from where each can take a value.
+    """The registers times the contexts, with the sources of each.
 
-    A file needs no more of its registers than there are contexts to write it.
+    A register file needs no more registers than there are contexts to write it.
     """
 
     def __init__(self, fabric: Fabric, ii: int):
@@ -60,7 +61,7 @@ class _Extended:
             self.into[b].append(i)
 
     def kept(self, arc: int) -> bool:
-        """Whether a value stays where it is."""
+        """Whether a value stays in its register."""
         a, b = self.arcs[arc]
         return self.nodes[a].register == self.nodes[b].register
 
@@ -100,7 +101,7 @@ class _Program:
         self.ports()
 
     def places(self) -> None:
-        """One PE and one step each, one operation per PE and context."""
+        """Constraint: one PE and one step for each operation, one operation per PE and context."""
         p, model = self.problem, self.model
         held = defaultdict(list)
         for n in range(p.size):
@@ -118,7 +119,7 @@ class _Program:
             model.add_at_most_one(busy)
 
     def net(self, n: int) -> None:
-        """A value comes to a register from its operation or from one register before."""
+        """Constraint: a value enters a register from its operation or from one previous register."""
         p, f, model = self.problem, self.fabric, self.model
         for x, node in enumerate(f.nodes):
             begin, own = self.begin[n, x], self.own[n, x]
@@ -137,7 +138,7 @@ class _Program:
             model.add(self.time[x] == self.step[n] + int(p.arrays.latency[n])).only_enforce_if(begin)
 
     def shared(self) -> None:
-        """A register has one value, a step takes one step."""
+        """Constraint: a register has one value, and a hop takes one step."""
         f, model = self.fabric, self.model
         for x in range(len(f.nodes)):
             model.add_at_most_one(self.own[n, x] for n in self.nets)
@@ -146,7 +147,7 @@ class _Program:
                 model.add(self.time[y] == self.time[x] + 1).only_enforce_if(self.way[n, a])
 
     def edge(self, e: int) -> None:
-        """A user reads the value in its step; accesses keep their order."""
+        """Constraint: a user reads the value in its step; accesses keep their order."""
         p, f, model = self.problem, self.fabric, self.model
         u, v = int(p.arrays.source[e]), int(p.arrays.target[e])
         wait = int(p.arrays.wait[e])
@@ -177,7 +178,7 @@ class _Program:
                     model.add(late).only_enforce_if([here, there])
 
     def ports(self) -> None:
-        """One register of a file is written in a step, and one read."""
+        """Constraint: one register of a file is written per step, and one is read."""
         f, model = self.fabric, self.model
         written: dict[tuple[int, int], list[cp_model.IntVar]] = defaultdict(list)
         used: dict[tuple[int, int], list[cp_model.IntVar]] = defaultdict(list)
@@ -215,7 +216,7 @@ class _Program:
 
 
 def decidable(problem: Problem) -> bool:
-    """Whether a program is made: the graph is small, and every table PE can hold all tables of the graph."""
+    """Whether a graph is small enough, and every table PE can hold all tables of the graph."""
     used = arrays_of(problem.graph, "table")
     words = sum(len(contents) for name, contents in problem.graph.tables if name in used)
     rooms = [kind.table_words for kind in problem.fabric.kinds if kind.table_words]
@@ -224,7 +225,7 @@ def decidable(problem: Problem) -> bool:
 
 
 def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
-    """A mapping, `INFEASIBLE`, or why neither was found. `seconds` only cuts off."""
+    """A mapping, `INFEASIBLE`, or why neither was found; `seconds` is a time limit."""
     from ortools.sat.python import cp_model  # takes half a second, and few graphs come here
 
     program = _Program(problem, _extended(problem.fabric, problem.arrays.ii), cp_model.CpModel())

@@ -1,8 +1,8 @@
-"""Places operations through groups of PEs: first in groups, then inside and beside them.
+"""Hierarchical placement: assigns operations to groups of PEs first, then to PEs.
 
-Every two PEs of a group are at most a threshold apart, and every PE is in one group. There are several
-partitions of each threshold, each a candidate. Distances of groups are those of their middles in rows and
-columns; the schedule is left open, so a group holds as many operations as it has PEs times contexts.
+All PEs of a group are within a threshold of each other, and every PE is in one group. There are several
+partitions per threshold, each a candidate. The distance of groups is that of their centres. The schedule is
+not yet fixed, so a group holds as many operations as it has PEs times contexts.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ INSIDE_HEAT, EVERYWHERE_HEAT = (1.5, 0.8), (0.8, 0.2)
 def place_in_groups(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Steps and PEs by groups: assigned one by one and refined by annealing; with the proposals made.
+    """Place by groups, first one by one, then by annealing: steps, PEs, number of proposals.
 
-    The seed chooses the partition. Every operation stays in its group, and beside it, until the places are
-    good; then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
+    The seed chooses the partition. Every operation stays in or next to its group until the placement is good;
+    then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
     """
     hops, allowed = problem.arrays.on.distance[0], problem.arrays.allowed
     count = min(max(problem.fabric.size // PES, LEAST_GROUPS), MOST_GROUPS)
@@ -60,10 +60,10 @@ def place_in_groups(
 
 @lru_cache(maxsize=64)
 def partition(fabric: Fabric, threshold: int, variant: int = 0) -> Groups:
-    """PEs in groups of pairwise distance (in both directions) of at most `threshold`.
+    """Groups of PEs with a pairwise distance (in both directions) of at most `threshold`.
 
-    Groups grow from the first PE that is free, in an order that `variant` gives: by row, by column, and
-    both from the other end. A group takes the PE that is nearest to it in total.
+    Groups grow from the first free PE, in an order that `variant` selects: by row, by column, and both in
+    reverse. A group takes the PE with the smallest total distance to it.
     """
     hops = np.maximum(resources(fabric).distance[0], resources(fabric).distance[0].T)
     order = list(range(fabric.size))
@@ -94,7 +94,7 @@ def partition(fabric: Fabric, threshold: int, variant: int = 0) -> Groups:
 
 
 def threshold_for(fabric: Fabric, most: int) -> int:
-    """The least threshold with at most so many groups."""
+    """The smallest threshold that gives at most this many groups."""
     hops = resources(fabric).distance[0]
     for threshold in range(int(hops.max()) + 1):
         if len(partition(fabric, threshold)) <= most:
@@ -103,7 +103,7 @@ def threshold_for(fabric: Fabric, most: int) -> int:
 
 
 def assign(problem: Problem, groups: Groups) -> Array:
-    """The group of every operation: in turn, each where it fits and is nearest to those it is joined to."""
+    """The group of every operation: in turn, each where it fits and is closest to its neighbours."""
     fabric, f = problem.fabric, problem.arrays
     middles = [tuple(sum(fabric.at(pe)[k] for pe in g) * _SCALE // len(g) for k in (0, 1)) for g in groups]
     near: list[dict[int, int]] = [defaultdict(int) for _ in range(problem.size)]

@@ -1,4 +1,4 @@
-"""Arrays of a kernel in buffers: their sizes, and which of them must hold what they held before."""
+"""Allocation of a kernel's arrays in buffers: sizes, and which arrays must keep their old contents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ArrayExtent:
 
     @property
     def regions(self) -> tuple[tuple[slice, ...], ...]:
-        """What the elements take of such a buffer: whole rows, and a part of one."""
+        """The regions of such a buffer that the elements take: whole rows, and a part of one."""
         if len(self.shape) == 1:
             return ((slice(0, self.length),),)
         rows, rest = divmod(self.length, self.shape[1])
@@ -46,14 +46,14 @@ class ArrayExtent:
         return (whole, (slice(rows, rows + 1), slice(0, rest))) if rest else (whole,)
 
     def image(self, array: np.ndarray) -> np.ndarray:
-        """The array as contents of such a buffer."""
+        """The array as the contents of such a buffer."""
         held = np.zeros(self.shape, self.element)
         held.reshape(-1)[: self.length] = array
         return held
 
 
 def copied_arrays(plan: LaunchPlan, arrays: Mapping[str, ArrayExtent]) -> tuple[str, ...]:
-    """Written arrays of which some element may be read, or left as it is, before it is written."""
+    """Written arrays with an element that may be read, or left unchanged, before it is written."""
     lengths = {a.name: arrays[a.name].length for a in plan.kernel.arrays if a.written}
     return tuple(
         name for name, length in lengths.items() if length and not _written_first(plan, name, length)
@@ -61,7 +61,7 @@ def copied_arrays(plan: LaunchPlan, arrays: Mapping[str, ArrayExtent]) -> tuple[
 
 
 def _written_first(plan: LaunchPlan, array: str, length: int) -> bool:
-    """Whether the first step that accesses an array reads nothing of it and writes every element."""
+    """Whether the first step that accesses an array writes every element and reads none."""
     for step in plan.kernel.body:
         found = {
             (n.op, x.graph.lanes if n.op == "store_lanes" else 1)
@@ -77,7 +77,7 @@ def _written_first(plan: LaunchPlan, array: str, length: int) -> bool:
 
 
 def _writes_all(plan: LaunchPlan, step: Step, array: str, count: int) -> bool:
-    """Whether iteration i of a step surely writes `count` elements from i * count on."""
+    """Whether iteration i of a step certainly writes `count` elements from i * count on."""
     if isinstance(step, Launch):
         return any(_counts(step.graph, index, count) for index in _indices(step.graph, array))
     if count > 1:
@@ -101,7 +101,7 @@ def _indices(graph: Graph, array: str) -> Iterator[Node]:
 
 
 def _counts(graph: Graph, node: Node, by: int = 1) -> bool:
-    """Whether a node gives the number of the iteration times a power of two."""
+    """Whether a node computes the iteration number times a power of two."""
     given = graph.operands(node)
     if by > 1:
         first, second = given.get("I1"), given.get("I2")

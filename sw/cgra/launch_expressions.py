@@ -1,4 +1,4 @@
-"""Straight code that only computes scalars, as expressions that a warp evaluates."""
+"""Straight-line code that only computes scalars, as expressions that a warp evaluates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _OPERATORS = {op.semantics.name: op for op in Op if op not in (Op.SELECT, Op.OR,
 
 
 def express(graph: Graph, scalars: Mapping[str, Expr]) -> dict[str, Expr] | None:
-    """The outputs of straight code by name, for scalars that are expressions.
+    """The outputs of straight-line code by name, for scalars that are expressions.
 
-    None where a tile program has no operator for something, or where an expression grows too large. Raises
-    `InputError` for an index that is surely outside of a table.
+    None if a tile program lacks an operator, or if an expression becomes too large. Raises `InputError` for
+    an index that is certainly outside a table.
     """
     if any(edge.distance for edge in graph.edges) or any(name not in scalars for name in graph.scalars):
         return None
@@ -49,7 +49,7 @@ def express(graph: Graph, scalars: Mapping[str, Expr]) -> dict[str, Expr] | None
 
 
 def _applied(graph: Graph, node: Node, operands: list[Expr]) -> Expr | None:
-    """An operation on expressions; None where a tile program has no operator for it."""
+    """An operation on expressions; None if a tile program has no operator for it."""
     numbers = [operand.value for operand in operands if isinstance(operand, Const)]
     meaning = OPERATIONS[node.op].meaning
     if node.op == "table":

@@ -1,7 +1,7 @@
-"""Straight code behind a loop becomes part of it, so that a loop of the host needs one configuration only.
+"""Merges straight-line code after a loop into the loop, so that an outer loop needs one configuration.
 
-A row of a matrix-vector product is a loop that sums, and a store of the sum. If every iteration stores the
-sum so far, the last one stores what is wanted, and the CGRA keeps its configuration from row to row.
+A row of a matrix-vector product is a loop that accumulates, and a store of the sum. If every iteration stores
+the sum so far, the last one stores the result, and the CGRA keeps its configuration from row to row.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
 
 def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
-    """The kernel with straight code in the loop before it, inside loops on the host, where that is the same.
+    """The kernel with straight-line code merged into the loop before it, inside host loops, where equivalent.
 
-    `scalars` are the values of the kernel's: a loop must surely run.
+    `scalars` are the values of the kernel's scalars: a loop must run at least once.
     """
     fixed = {name: value for name, value in scalars.items() if name not in assigned(kernel.body)}
     body = tuple(_inside(step, fixed) if isinstance(step, HostLoop) else step for step in kernel.body)
@@ -25,7 +25,7 @@ def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
 
 
 def assigned(body: Sequence[Step]) -> list[str]:
-    """The names that launches in a body set, in the order of the text."""
+    """The names that launches in a body assign, in the order of the text."""
     return list(dict.fromkeys(o.name for launch in launches_in(body) for o in launch.graph.outputs))
 
 
@@ -44,7 +44,7 @@ def _inside(loop: HostLoop, scalars: Mapping[str, int]) -> HostLoop:
 
 
 def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch | None:
-    """One launch for a loop and straight code behind it, None where that is not the same."""
+    """One launch for a loop and the straight-line code after it; None if that is not equivalent."""
     if loop.once or not after.once or after.on_host:
         return None
     if (scalars.get(loop.count, 0) if isinstance(loop.count, str) else loop.count) < 1:
@@ -84,10 +84,10 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
 
 
 def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
-    """Whether straight code leaves the same if it runs in every iteration.
+    """Whether straight-line code has the same effect if it runs in every iteration.
 
     It must access the same elements each time, read nothing that it or the loop stores, and store nothing
-    that the loop accesses. What it hands on must not be a number that the loop only passes through.
+    that the loop accesses. Its outputs must not be values that the loop only passes through.
     """
     if any(edge.distance for edge in after.edges) or any(o.source in given for o in after.outputs):
         return False

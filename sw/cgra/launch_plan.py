@@ -1,7 +1,7 @@
-"""From a kernel to launches of the grid, in loops: where scalars are, what a launch is given, what it leaves.
+"""Plans a kernel as launches of the CGRA in loops: location of scalars, inputs and results of each launch.
 
-A scalar is an expression that a warp evaluates, or a word of an array in the output buffer that a launch
-wrote.
+A scalar is an expression that a warp evaluates, or a word that a launch wrote to an array in the output
+buffer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sw.ir.walk import Body, instructions
 
 @dataclass(frozen=True)
 class PlannedLaunch(Instruction):
-    """A launch of a graph without outputs; `operands` are how many iterations, and its scalars in order."""
+    """A launch of a graph without outputs; `operands` are its trip count, and its scalars in order."""
 
     graph: Graph = field(kw_only=True)
 
@@ -36,9 +36,9 @@ class PlannedLaunch(Instruction):
 class LaunchPlan:
     """The launches of a kernel for given values of its scalars.
 
-    `names` are taken: those of its variables, and what no variable may be called. `words` is the array
-    through which scalars pass, `word_count` how many it has. `results` are the values that the kernel
-    returns: numbers, or the words where they are at the end.
+    `names` are reserved: those of its variables, and others that no variable may have. `words` is the array
+    through which scalars pass, of size `word_count`. `results` are the values that the kernel returns:
+    numbers, or the words that hold them at the end.
     """
 
     kernel: Kernel
@@ -55,7 +55,7 @@ class LaunchPlan:
         return launches_of(self.body)
 
     def iterations(self, step: Step) -> int | None:
-        """How often a loop of the kernel runs, where that follows from its scalars alone."""
+        """The trip count of a loop of the kernel, if it follows from its scalars alone."""
         count = step.count
         if isinstance(count, str) and (count not in self.scalars or count in assigned(self.kernel.body)):
             return None
@@ -68,7 +68,7 @@ def launches_of(body: Iterable[Statement]) -> tuple[PlannedLaunch, ...]:
 
 
 def unused(stem: str, taken: set[str]) -> str:
-    """A name of a tile program like this that is not taken, and now is."""
+    """A unique tile-program name like this one, which is then reserved."""
     plain = found = re.sub(r"\W", "_", stem)
     number = 0
     while found in taken:
@@ -83,10 +83,10 @@ _Place = Expr | int
 
 
 def plan(kernel: Kernel, scalars: Mapping[str, int], times: int = 1) -> LaunchPlan:
-    """The launches of a kernel, loops unrolled so many times.
+    """The launches of a kernel, with its loops unrolled this many times.
 
-    `scalars` are the kernel's, the number of iterations among them. Raises `InputError` for what no tile
-    program can do: a number of iterations that the grid computes, or more scalars than a launch has.
+    `scalars` are the kernel's, including the trip count. Raises `InputError` for anything that a tile program
+    cannot do: a trip count that the CGRA computes, or more scalars than a launch has.
     """
     return _Planner(merge(kernel, scalars), scalars, times).plan()
 
@@ -103,7 +103,7 @@ class _Planner:
     taken: set[str] = field(default_factory=lambda: {*RESERVED, ENTRY})
 
     def plan(self) -> LaunchPlan:
-        """All of it."""
+        """The whole plan."""
         kernel = self.kernel
         arrays = {array.name for array in kernel.arrays}
         self.taken |= arrays
@@ -136,24 +136,24 @@ class _Planner:
         return InputError(f"{self.kernel.file}: {self.kernel.name}: {what} must be {found}")
 
     def steps(self, body: Sequence[Step]) -> list[Statement]:
-        """Steps of the kernel in order."""
+        """Plan the steps of the kernel in order."""
         made: list[Statement] = []
         for step in body:
             made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
         return made
 
     def count(self, count: Value) -> Expr:
-        """How often a loop runs, never negative."""
+        """The trip count of a loop, never negative."""
         place = self.place(count)
         if isinstance(place, int):
             raise self.error(
                 f"the number of iterations {count}",
-                "known to a warp before the loop, not computed by the grid: a warp cannot read what it wrote",
+                "known to a warp before the loop, not computed by the CGRA: a warp cannot read memory",
             )
         return fold(Op.MAX, place, 0)
 
     def launch(self, step: Launch) -> list[Statement]:
-        """Straight code, or a loop, unrolled as far as its iterations allow."""
+        """Straight-line code, or a loop, unrolled as far as its trip count allows."""
         if step.on_host:
             given = {n: p for n in step.graph.scalars if not isinstance(p := self.places[n], int)}
             found = express(step.graph, given)
@@ -174,7 +174,7 @@ class _Planner:
         return made + self.run(rest, left)
 
     def run(self, graph: Graph, count: Expr) -> list[Statement]:
-        """A launch, and before it what its outputs are where it runs no iteration."""
+        """A launch, preceded by the values of its outputs if it runs no iteration."""
         written = {output.name: self.word(output.name) for output in graph.outputs}
         pairs: list[tuple[int, _Place]] = []
         # What a launch reads must not be what it writes.
@@ -203,11 +203,11 @@ class _Planner:
         return [*made, self.made(with_words(stored, self.array, words), count, given)]
 
     def place(self, value: Value) -> _Place:
-        """Where a number or scalar is."""
+        """The location of a number or scalar."""
         return const(value) if isinstance(value, int) else self.places[value]
 
     def made(self, graph: Graph, count: Expr, given: Mapping[str, Expr]) -> PlannedLaunch:
-        """A launch of a graph, constants in their users."""
+        """A launch of a graph, with constants folded into their users."""
         graph = fuse_constants(graph)
         if len(graph.scalars) > len(SCALARS):
             raise self.error(
@@ -218,7 +218,7 @@ class _Planner:
         return PlannedLaunch("", "cgra", operands=(("iterations", count), *scalars), graph=graph)
 
     def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Statement]:
-        """Launches that set words, as far as possible all at once."""
+        """Launches that set words, as many as possible at once."""
         others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
         made: list[Statement] = []
         for i in range(0, max(1, len(others)), len(SCALARS)):
@@ -262,7 +262,7 @@ class _Planner:
         return [*made, For(variable, Const(0), count, Const(1), tuple(body))]
 
     def assign(self, values: Mapping[str, Expr]) -> list[Statement]:
-        """Scalars take their next values all at once."""
+        """Assign the next values of scalars simultaneously."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
             return [Assign(name, value) for name, value in changed.items()]
@@ -277,10 +277,10 @@ def _expression(place: _Place) -> Expr:
 
 
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
-    """The graph with loads of elements of `array` in the place of scalars, by name.
+    """The graph with named scalars replaced by loads of elements of `array`.
 
-    An initial value of an edge that is such a scalar becomes a choice between the word and what the edge
-    carries. What the graph stores must be other words. Outputs must not have such initial values.
+    An initial value of an edge that is such a scalar becomes a select between the word and what the edge
+    carries. The graph must store to other words. Outputs must not have such initial values.
     """
     nodes: dict[NodeId, Node] = {}
     edges: list[Edge] = []
@@ -319,7 +319,7 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
 
 
 def moves(name: str, array: str, moved: Mapping[int, str | int]) -> Graph:
-    """A graph that sets words to scalars of the launch and to other words, all at once, in one iteration."""
+    """A graph that sets words to launch scalars and to other words, simultaneously, in one iteration."""
     words = [source for source in moved.values() if isinstance(source, int)]
     scalars = [source for source in moved.values() if isinstance(source, str)]
     lines = [f"word{source} = {array}[{source}]" for source in words]

@@ -1,7 +1,7 @@
 """The tile program of a kernel: loads, launches of the CGRA in their loops, stores (docs/kernels.md).
 
-Arrays that are only read lie in the scratchpad, those that are written in the output buffer. Nothing loads
-into the output buffer, so the CGRA itself copies what a written array holds at the start, where that matters.
+Read-only arrays are in the scratchpad, and written ones in the output buffer. Nothing can load into the
+output buffer, so the CGRA itself copies the initial contents of a written array if they matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOURCE, TARGET, COPIED = "source", "target", 2
 
 
 def _copy() -> Graph:
-    """Copies words from one array to another, `COPIED` in an iteration."""
+    """Copies words from one array to another, `COPIED` per iteration."""
     nodes, edges = [Node("i", "add", const=COPIED)], [Edge("i", "i", 1, "I1", initial=(-COPIED,))]
     for k in range(COPIED):
         index = f"i{k}" if k else "i"
@@ -53,8 +53,8 @@ COPY = _copy()
 class KernelProgram:
     """A kernel as a tile program for a machine.
 
-    `memory` are the buffers in memory, with what they are for, and `contents` what those of configurations
-    hold. `results` is the buffer of what the kernel returns, if the CGRA computes it.
+    `memory` holds the buffers in memory with their purpose, and `contents` those of configurations. `results`
+    is the buffer of the kernel's return values, if the CGRA computes them.
     """
 
     plan: LaunchPlan
@@ -73,13 +73,13 @@ class KernelProgram:
         return {self.memory[name][0]: self.memory[name][1].image(array) for name, array in given.items()}
 
     def array(self, name: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """An array out of the contents of the buffers at the end."""
+        """An array from the final contents of the buffers."""
         buffer, extent = self.memory[name]
         found: np.ndarray = values[buffer].reshape(-1)[: extent.length]
         return found
 
     def returned(self, values: Mapping[str, np.ndarray]) -> tuple[int, ...]:
-        """What the kernel returns, out of the contents of the buffers at the end."""
+        """The kernel's return values, from the final contents of the buffers."""
         words = [] if self.results is None else self.array(self.results, values).tolist()
         return tuple(r.value if isinstance(r, Const) else words[r] for r in self.plan.results)
 
@@ -95,12 +95,12 @@ def build(
 ) -> KernelProgram:
     """The tile program of a plan for arrays of these extents.
 
-    `machine` gives the machine for so many bytes of the scratchpad and the output buffer; it must have a
-    CGRA, the same for all sizes. Raises `InputError` for what the machine or its CGRA cannot do.
+    `machine` returns the machine for given sizes of scratchpad and output buffer; its CGRA must not depend on
+    them. Raises `InputError` for anything that the machine or its CGRA cannot do.
     """
     fabric = machine(0, 0).cgra
     if fabric is None:
-        raise InputError(f"a kernel needs a machine with a grid, {machine(0, 0).name!r} has none")
+        raise InputError(f"a kernel needs a machine with a CGRA, {machine(0, 0).name!r} has none")
     copied = copied_arrays(plan, arrays)
     graphs = [launch.graph for launch in plan.launches] + ([COPY] if copied else [])
     mapped = map_graphs(graphs, fabric, seed=seed, timeout=timeout, report=report)
@@ -111,7 +111,7 @@ def build(
 
 
 class _ProgramWriter:
-    """Makes the program. What it makes itself has names with a space, which no array has."""
+    """Writes the program. Its own names contain a space, which no array's name does."""
 
     def __init__(
         self,
@@ -167,13 +167,13 @@ class _ProgramWriter:
             self.memory[self.results] = self._buffer("results", self.results, "memory")
 
     def _buffer(self, name: str, what: str, space: str) -> BufferValue:
-        """A buffer for something, with a name like this."""
+        """A buffer for a purpose, with a name like this."""
         extent, name = self.extents[what], unused(name.replace(" ", ""), self.taken)
         self.bytes[space] += extent.bytes
         return self.b.buffer(name, *extent.shape, element=extent.element, space=space)
 
     def _copier(self, array: str) -> str:
-        """The configuration that copies what an array holds at the start."""
+        """The configuration that copies the initial contents of an array."""
         return f"copy {array}"
 
     def _as_words(self, array: str) -> ArrayExtent:
@@ -181,7 +181,7 @@ class _ProgramWriter:
         return ArrayExtent("int32", self.extents[array].bytes // 4)
 
     def contents(self, bound: Bound) -> dict[str, np.ndarray]:
-        """What the buffers of configurations hold."""
+        """The contents of the buffers of configurations."""
 
         def entry(buffer: BufferValue, extent: ArrayExtent) -> ArrayEntry:
             space, base = buffer.declared.space or "", bound.places[buffer.declared.name].base
@@ -203,7 +203,7 @@ class _ProgramWriter:
         }
 
     def _loads(self) -> None:
-        """Everything that is needed, in the order in which it is."""
+        """All loads, in the order in which they are needed."""
         order = dict.fromkeys(name for array in self.copied for name in (self._copier(array), array))
         for launch in self.plan.launches:
             order[self.configurations[launch.graph]] = None
@@ -215,7 +215,7 @@ class _ProgramWriter:
             self.b.instruction("load_c", memory=self.memory[name], target=target, label=label)
 
     def _stores(self, names: Iterable[str]) -> None:
-        """Results that nothing changes any more."""
+        """Store results that nothing changes any more."""
         for name in names:
             kept = self.results if name == self.plan.words and self.results else name
             for region in self.extents[kept].regions:
@@ -251,7 +251,7 @@ class _ProgramWriter:
                 self._loop(step)
 
     def _loop(self, step: For) -> None:
-        """A loop; where all launches in it have one configuration, it is brought before."""
+        """A loop; if all launches in it share a configuration, it is loaded before."""
         needed = {self.configurations[launch.graph] for launch in launches_of(step.body)}
         if len(needed) == 1:
             (only,) = needed
@@ -273,7 +273,7 @@ class _ProgramWriter:
         reads: Sequence[BufferValue],
         writes: Sequence[BufferValue],
     ) -> None:
-        """One launch; the configuration is kept where it is there."""
+        """One launch; it keeps the current configuration if that is the right one."""
         kept = self.there.keeps(configuration)
         operands = launch_operands(self.held[configuration], count, scalars, kept)
         self.b.instruction(

@@ -1,4 +1,4 @@
-"""What all launches of the CGRA share: the scalars they are given, and whether they keep a configuration."""
+"""The common part of all CGRA launches: scalar arguments, and reuse of the current configuration."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Address = TypeVar("Address")
 
 @dataclass(kw_only=True)
 class HeldConfiguration:
-    """The configuration that the CGRA holds where the next statement stands, None where that is not known."""
+    """The configuration in the CGRA before the next statement; None if unknown."""
 
     current: Hashable | None = None
 
     def keeps(self, configuration: Hashable) -> bool:
-        """Whether a launch of a configuration keeps what is there; from here on it is there."""
+        """Whether a launch can keep the current configuration; it is current from now on."""
         kept = self.current == configuration
         self.current = configuration
         return kept
 
     def forget(self) -> None:
-        """What is there is not known: at the start and end of a loop that brings several."""
+        """Forget the configuration: at the start and end of a loop that loads several."""
         self.current = None
 
 
 def launch_operands(
     address: Address, iterations: Expr | int, scalars: Iterable[Expr | int], keep: bool
 ) -> dict[str, Address | Expr | int]:
-    """The operands of a launch; one of no iteration only brings its configuration and needs no scalars."""
+    """The operands of a launch; one without iterations only loads its configuration, without scalars."""
     given = () if iterations in (0, Const(0)) else scalars
     first: dict[str, Address | Expr | int] = {
         "bitstream": KEEP if keep else address,

@@ -1,7 +1,7 @@
-"""Makes graphs such that every operation fits one entry of a PE (docs/cgra.md, "Configuration of a PE").
+"""Legalises graphs so that every operation fits one entry of a PE (docs/cgra.md, "Configuration of a PE").
 
-An entry has one initial value for some of its operands and one number of first iterations. Operands that
-need others come through extra `mov` operations.
+An entry has one initial value for some of its operands, and one count of first iterations. Operands that need
+others go through extra `mov` operations.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Start = tuple[int, Value]
 
 
 def prepare(graph: Graph, fabric: Fabric) -> Graph:
-    """A graph of the same meaning whose nodes fit one entry each; opaque graphs stay as they are.
+    """An equivalent graph in which every node fits one entry; opaque graphs stay as they are.
 
-    Raises `InputError` for an edge over more iterations than the fabric has registers to hold values of, and
-    for more arrays or patches than a configuration has.
+    Raises `InputError` for an edge over more iterations than the fabric has registers for, and for more
+    arrays or patches than a configuration has.
     """
     registers = len(fabric.links) + sum(1 + kind.registers for kind in fabric.kinds)
     for edge in graph.edges:
@@ -49,13 +49,13 @@ def prepare(graph: Graph, fabric: Fabric) -> Graph:
 
 
 def patches(graph: Graph) -> int:
-    """How many patches put the scalars of a launch into a configuration of a graph."""
+    """The number of patches that put a launch's scalars into a configuration of a graph."""
     immediates = sum(node.scalar is not None for node in graph.nodes)
     return immediates + len({e.target for e in graph.edges if any(isinstance(v, str) for v in e.initial)})
 
 
 def _check_operands(graph: Graph) -> None:
-    """Opaque operators may be given operands several times, but no more than an entry has muxes."""
+    """Check that opaque operators have no more operands than an entry has muxes."""
     for node in graph.nodes:
         routed = [e.operand for e in graph.incoming[node.id] if e.routed]
         predicates = routed.count(PREDICATE)
@@ -66,15 +66,15 @@ def _check_operands(graph: Graph) -> None:
 
 
 def start(edge: Edge) -> Start | None:
-    """What an edge asks of its target's entry: None without initial values.
+    """What an edge requires of its target's entry; None without initial values.
 
-    Only for edges with one initial value and not too many first iterations.
+    Only for edges with one initial value and few enough first iterations.
     """
     return (edge.distance, edge.initial[0]) if edge.distance else None
 
 
 def starts(graph: Graph, node: NodeId) -> set[Start]:
-    """All that the edges to a node ask of its entry; a legal node has one at most."""
+    """What the edges to a node require of its entry; a legal node has at most one requirement."""
     return {found for e in graph.incoming[node] if e.routed and (found := start(e))}
 
 
@@ -119,7 +119,7 @@ class _Builder:
                 self.edges.append(replace(edge, source=source, distance=0, initial=()))
 
     def kept(self, incoming: tuple[Edge, ...]) -> Start | None:
-        """The start that the node's own entry holds: what short distances and most edges need."""
+        """The requirement that the node's own entry meets: that of short distances and most edges."""
         wanted: dict[Start, list[int]] = defaultdict(list)
         for edge in incoming:
             if edge.routed and edge.distance:
@@ -128,13 +128,13 @@ class _Builder:
         return order[0] if order else None
 
     def shortened(self, edge: Edge) -> Edge:
-        """The edge with the first of its initial values only, from a copy that has the others."""
+        """The edge with only its first initial value, from a copy that has the others."""
         run = _run(edge.initial)
         source = self.copy(edge.source, edge.distance - run, edge.initial[run:])
         return replace(edge, source=source, distance=run, initial=edge.initial[:run])
 
     def copy(self, source: NodeId, distance: int, initial: tuple[Value, ...]) -> NodeId:
-        """A node that gives what an edge of this distance with these initial values gives."""
+        """A node that supplies what an edge with this distance and these initial values supplies."""
         key = source, distance, initial
         if key not in self.copies:
             copy = Node(self.name(f"{source}.{len(self.copies)}.mov"), "mov")
@@ -148,7 +148,7 @@ class _Builder:
 
 
 def _run(initial: tuple[Value, ...]) -> int:
-    """How many values at the beginning are equal, as many as one entry can hold."""
+    """How many leading values are equal, up to the limit of an entry."""
     count = 1
     while count < min(len(initial), FIRST) and initial[count] == initial[0]:
         count += 1

@@ -1,4 +1,4 @@
-"""A mapped graph: where and when every operation executes, and the registers that every value passes."""
+"""A mapped graph: PE and step of every operation, and the registers that hold every value."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Register:
-    """A register of the fabric: `number` is that of a link, or the entry of a register file.
+    """A register of the fabric: `number` is that of a link, or of an entry of the register file.
 
-    `pe` is where it is: the source of a link.
+    `pe` is its location: the source of a link.
     """
 
     kind: Literal["link", "result", "register"]
@@ -32,12 +32,12 @@ class Register:
     number: int = 0
 
     def reader(self, fabric: Fabric) -> int:
-        """The PE where it is read."""
+        """The PE that reads it."""
         return fabric.links[self.number].target if self.kind == "link" else self.pe
 
 
 def registers_of(fabric: Fabric, most: int) -> list[Register]:
-    """Links, result registers, then at most so many entries of every register file."""
+    """Links, result registers, then up to this many entries of every register file."""
     found = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
     found += [Register("result", pe) for pe in range(fabric.size)]
     for pe, kind in enumerate(fabric.kinds):
@@ -47,7 +47,7 @@ def registers_of(fabric: Fabric, most: int) -> list[Register]:
 
 @dataclass(frozen=True)
 class Hop:
-    """A register holds a value in a step, counted as the steps of the value's iteration are."""
+    """A register that holds a value in a step, counted like the steps of the value's iteration."""
 
     register: Register
     step: int

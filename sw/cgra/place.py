@@ -1,7 +1,7 @@
-"""Places of operations in time and space: what they cost, changes to them, and first ones.
+"""Placement of operations in time and space: cost, moves, and initial placements.
 
-Every PE has at most one operation per context at all times; dependences that are too short cost most, then
-hops, then the steps for which values wait.
+Every PE always has at most one operation per context. Dependences that are too short cost most, then hops,
+then the steps in which values wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHORT, HOP, HOLD = 6.0, 0.3, 0.05
 
 
 class Spots(NamedTuple):
-    """Where the operations are: steps and PEs by node; the node (or -1) by PE and context."""
+    """The placement: step and PE by node, and the node (or -1) by PE and context."""
 
     step: Array
     pe: Array
@@ -27,13 +27,13 @@ class Spots(NamedTuple):
 
 @inner
 def hops(f: Arrays, e: int, p: int, q: int) -> int:
-    """Hops that the value of an edge has from a PE to another."""
+    """Hops of an edge's value from one PE to another."""
     return int(f.on.distance[f.wide[f.source[e]], p, q])
 
 
 @compiled
 def spare(f: Arrays, e: int, spots: Spots) -> int:
-    """Steps that an edge has beyond those that it needs; negative where it is too short."""
+    """Slack of an edge in steps; negative if it is too short."""
     u, v = f.source[e], f.target[e]
     needed = max(1, hops(f, e, spots.pe[u], spots.pe[v])) if f.routed[e] else 1
     return int(spots.step[v] - spots.step[u] + f.wait[e] - needed)
@@ -51,7 +51,7 @@ def edge_cost(f: Arrays, e: int, spots: Spots) -> float:
 
 @inner
 def node_cost(f: Arrays, n: int, other: int, spots: Spots) -> float:
-    """The cost of the edges at a node (-1: none), without those that join it to `other`."""
+    """The cost of the edges at a node (-1: none), except those that connect it to `other`."""
     total = 0.0
     if n < 0:
         return total
@@ -64,7 +64,7 @@ def node_cost(f: Arrays, n: int, other: int, spots: Spots) -> float:
 
 @inner
 def nearest(step: int, context: int, ii: int, low: int, high: int) -> int:
-    """The step of a context that is nearest to another and within limits, or -1."""
+    """The step of a context that is nearest to another step and within limits, or -1."""
     down = step - (step - context) % ii
     up = down + ii if down < step else down
     if step - down > up - step:
@@ -78,7 +78,7 @@ def nearest(step: int, context: int, ii: int, low: int, high: int) -> int:
 
 @inner
 def propose(f: Arrays, n: int, rng: Array, spots: Spots) -> tuple[int, int]:
-    """Another step and PE for a node: beside one that it exchanges a value with, beside its own, or any."""
+    """Another step and PE for a node: near one that it exchanges values with, near its own, or any."""
     at, t = spots.pe[n], spots.step[n] + below(rng, 5) - 2
     e = NONE
     if f.at[n + 1] > f.at[n] and below(rng, 3) > 0:
@@ -107,7 +107,7 @@ def propose(f: Arrays, n: int, rng: Array, spots: Spots) -> tuple[int, int]:
 
 @inner
 def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, bool]:
-    """The node (or -1) that must make way for node n, its step in n's place, whether that is possible."""
+    """The node (or -1) that must make way for node n, its step in n's place, and whether that is possible."""
     m = spots.taken[p, t % f.ii]
     if m < 0 or m == n:
         return NONE, ZERO, True
@@ -119,7 +119,7 @@ def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, 
 
 @inner
 def put(spots: Spots, n: int, t: int, p: int, m: int, s: int, q: int) -> None:
-    """Node n gets step t and PE p, and node m, if it is not -1, step s and PE q."""
+    """Move node n to step t and PE p, and node m, if it is not -1, to step s and PE q."""
     spots.step[n], spots.pe[n] = t, p
     if m >= 0:
         spots.step[m], spots.pe[m] = s, q
@@ -136,7 +136,7 @@ class Scarce(NamedTuple):
 
 
 def scarce(problem: Problem) -> Scarce:
-    """All sets of PEs that are the choice of some node, but the whole fabric; no node has a place."""
+    """All sets of PEs to which some node is restricted, except the whole fabric; no node is placed."""
     rows = np.unique(problem.arrays.allowed, axis=0)
     rows = rows[~rows.all(axis=1)]
     bound = np.array([~(problem.arrays.allowed & ~row).any(axis=1) for row in rows], dtype=np.bool_)
@@ -146,7 +146,7 @@ def scarce(problem: Problem) -> Scarce:
 
 @inner
 def _kept(scarce: Scarce, n: int, p: int) -> bool:
-    """Whether a slot of PE p is kept for nodes that have fewer choices than node n."""
+    """Whether a slot of PE p is reserved for nodes with fewer choices than node n."""
     for k in range(scarce.spare.shape[0]):
         if scarce.inside[k, p] and not scarce.bound[k, n] and scarce.spare[k] <= 0:
             return True
@@ -157,9 +157,9 @@ def _kept(scarce: Scarce, n: int, p: int) -> bool:
 def _construct(
     f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, placed: Array, kept: Scarce
 ) -> None:
-    """Put the nodes, in this order, where the edges to those that have a place cost least.
+    """Place the nodes in this order, each where the edges to placed nodes cost least.
 
-    `far[n, p]` is what PE p costs for node n beside that. Nodes without a free place stay without.
+    `far[n, p]` is an extra cost of PE p for node n. Nodes without a free slot stay unplaced.
     """
     for n in order:
         best = np.inf
@@ -193,7 +193,7 @@ def _construct(
 
 
 class NoPlaceError(Exception):
-    """An operation finds no PE that is free in the steps that it may have."""
+    """No PE is free in the steps that an operation may have."""
 
     def __init__(self, problem: Problem, n: int) -> None:
         node, pes = problem.graph.nodes[n], int(problem.arrays.allowed[n].sum())
@@ -202,9 +202,9 @@ class NoPlaceError(Exception):
 
 
 def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots:
-    """Operations one after the other where those that have a place draw them to.
+    """Place operations one after the other, near those that are already placed.
 
-    `far` says by operation and PE how unwelcome a PE is. Raises `NoPlaceError` where one finds no free PE.
+    `far` is a penalty by operation and PE. Raises `NoPlaceError` if an operation finds no free PE.
     """
     ii, size, pes = problem.arrays.ii, problem.size, problem.fabric.size
     rng = np.random.default_rng(seed)
@@ -227,6 +227,6 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
 
 
 def short(problem: Problem, spots: Spots) -> int:
-    """How many steps all dependences together are too short."""
+    """The total number of steps by which dependences are too short."""
     f = problem.arrays
     return sum(max(0, -spare(f, e, spots)) for e in range(len(f.source)))

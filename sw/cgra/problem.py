@@ -1,4 +1,4 @@
-"""A graph to be mapped with one initiation interval, as flat arrays for the searches."""
+"""The mapping problem of a graph at one initiation interval, as flat arrays for the searches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Problem:
     def mapping(
         self, pes: Sequence[int], steps: Sequence[int], paths: Dictionary[int, Sequence[Register]]
     ) -> Mapping:
-        """The mapping for places of all nodes and the registers of routed edges; its first step is 0."""
+        """The mapping for given places of all nodes and registers of routed edges; its first step is 0."""
         first, graph = min(steps, default=0), self.graph
         places = {
             node.id: Place(pe, step - first) for node, pe, step in zip(graph.nodes, pes, steps, strict=True)
@@ -84,7 +84,7 @@ class Problem:
 
     @cached_property
     def longest(self) -> int:
-        """The most steps that a value can have to travel."""
+        """The most steps that a value can need to travel."""
         a = self.arrays
         span = a.high[a.target] - a.low[a.source] + a.wait
         return int(max(span.max(initial=1), 1))
@@ -93,8 +93,8 @@ class Problem:
 def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     """By node and PE: whether the PE has what the node needs.
 
-    Where the tables of the graph do not all fit into every table memory, each PE gets some of them;
-    `variant` gives another choice. Raises `InputError` where an operation finds no PE.
+    If the graph's tables do not all fit into every table memory, each PE gets some of them; `variant` selects
+    the choice. Raises `InputError` if an operation finds no PE.
     """
     if graph.of_lanes and graph.lanes != fabric.lanes:
         raise InputError(
@@ -160,7 +160,7 @@ def _tables(graph: Graph, fabric: Fabric, variant: int) -> list[set[str]]:
 def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int = 0) -> Problem:
     """The arrays for an II; iterations may be `extra` steps longer than the shortest possible.
 
-    Raises `InputError` where a recurrence does not allow the II or an operation finds no PE.
+    Raises `InputError` if a recurrence does not allow the II, or if an operation finds no PE.
     """
     number: dict[NodeId, int] = {node.id: i for i, node in enumerate(graph.nodes)}
     edges = graph.dependences

@@ -1,7 +1,7 @@
-"""Repairs a placement with routes: moves operations near an overuse and routes their nets again.
+"""Repairs a routed placement: moves operations near an overused resource and reroutes their nets.
 
-An annealing over places where every proposal is routed, so it sees what is really taken (as in B. Mei et
-al., "DRESC", 2002), but started from an annealed placement and led to the resources that are short.
+It anneals placements and routes every proposal, so it sees the real resource use (as in B. Mei et al.,
+"DRESC", 2002). Unlike that method, it starts from an annealed placement and targets the overused resources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OVER, SHORT = 6.0, 8.0
 
 @inner
 def _bad(f: Arrays, r: Routes, spots: Spots, e: int) -> bool:
-    """Whether an edge has no route, or one through a resource that others use too."""
+    """Whether an edge has no route, or one through an overused resource."""
     if not f.routed[e]:
         return spare(f, e, spots) < 0
     if r.length[e] == 0:
@@ -54,13 +54,13 @@ def _gather(f: Arrays, n: int, mark: Array, stamp: int, list_: Array, count: int
 
 @inner
 def _lacks(f: Arrays, r: Routes, spots: Spots, e: int) -> int:
-    """Steps that an edge is too short, one more where its user is not reached."""
+    """Steps by which an edge is too short, plus one if its user is not reached."""
     return max(0, -spare(f, e, spots)) + (1 if f.routed[e] and r.length[e] == 0 else 0)
 
 
 @inner
 def _broken(f: Arrays, r: Routes, spots: Spots, nets: Array, count: int, n: int, m: int) -> int:
-    """What all edges of some nets lack, and the orders of accesses at nodes n and m."""
+    """The missing steps of all edges of some nets, and of the access orders at nodes n and m."""
     total = 0
     for j in range(count):
         for i in range(f.net_at[nets[j]], f.net_at[nets[j] + 1]):
@@ -90,7 +90,7 @@ def _copy_nets(
 
 
 class Before(NamedTuple):
-    """Working arrays of the repair: nets that a proposal changes, and their routes before it."""
+    """Working arrays of the repair: nets that a proposal changes, and their previous routes."""
 
     mark: Array
     nets: Array
@@ -113,9 +113,9 @@ def settle(
     f: Arrays, rng: Array, r: Routes, s: Scratch, b: Before, spots: Spots, rounds: int,
     moves: int, hot: float, cold: float,
 ) -> int:  # fmt: skip
-    """Route all nets in so many rounds, then move operations until nothing is overused.
+    """Route all nets in this many rounds, then move operations until nothing is overused.
 
-    Gives the moves it took, or -1 - the least sum of overuse and steps too short.
+    Returns the number of moves, or -1 minus the least sum of excess uses and missing steps.
     """
     nodes, total = spots.step.shape[0], f.source.shape[0]
     negotiate(f, r, s, spots.step, spots.pe, rounds)

@@ -1,7 +1,7 @@
 """The routing resources of a fabric as flat arrays: what exists in every context of a configuration.
 
-A register holds one value per context; a register file is written and read through one port each. The same
-arrays serve every initiation interval: the time-extended fabric is these resources times the contexts.
+A register holds one value per context; a register file has one write port and one read port. The same arrays
+serve every initiation interval: the time-extended fabric is these resources times the contexts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Resources(NamedTuple):
 
 
 def offsets(lists: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-    """Where each of some lists begins when they lie one after the other, and what is in them."""
+    """The start of each list when lists are concatenated, and the concatenated contents."""
     starts = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return starts, np.array([i for items in lists for i in items], dtype=np.int64)
 
@@ -79,7 +79,7 @@ def resources(fabric: Fabric) -> Resources:
 
 
 def distances(fabric: Fabric, pes: Sequence[int]) -> Array:
-    """Hops between some PEs, over more and more of these in between (R. W. Floyd, 1962)."""
+    """Hops between PEs, through more and more PEs in between (R. W. Floyd, 1962)."""
     found = np.full((fabric.size, fabric.size), FAR, dtype=np.int64)
     found[pes, pes] = 0
     for link in fabric.links:

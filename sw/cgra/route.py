@@ -1,8 +1,8 @@
 """Routes values through the registers of the time-extended fabric by negotiation.
 
-A net is the tree of a value to all of its users; every user is reached by dynamic programming over registers
-and steps, from the tree so far. Nets may share resources at a price that grows until none do (L. McMurchie,
-C. Ebeling, "PathFinder", 1995).
+A net is the tree from a value to all of its users. Every user is reached by dynamic programming over
+registers and steps, starting from the tree so far. Nets may share resources at a price that grows until none
+do (L. McMurchie, C. Ebeling, "PathFinder", 1995).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Routes(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working arrays of the router; `stamp` tells entries of this net and search from older ones."""
+    """Working arrays of the router; `stamp` distinguishes current entries from older ones."""
 
     stamp: Array
     cost: Array
@@ -93,7 +93,7 @@ def base(f: Arrays, resource: int) -> float:
 
 @inner
 def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
-    """Use a resource (sign 1) or give it back (-1)."""
+    """Use a resource (sign 1) or release it (-1)."""
     before = r.used[resource, context]
     if (before >= 1) if sign > 0 else (before >= 2):
         r.over[0] += sign
@@ -103,7 +103,7 @@ def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
 
 @inner
 def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) -> None:
-    """Take or give back what edge e uses beside the edges of its net that were marked before."""
+    """Use or release what edge e uses besides the already marked edges of its net."""
     stamp = s.stamp[0]
     before = NONE
     for k in range(1, r.length[e] + 1):
@@ -129,13 +129,13 @@ def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) 
 
 @inner
 def last_step(f: Arrays, step: Array, n: int) -> int:
-    """The last step of node n: its value is there in the next one."""
+    """The last step of node n; its value is available in the next one."""
     return int(step[n] + f.latency[n] - 1)
 
 
 @inner
 def use_net(f: Arrays, r: Routes, s: Scratch, n: int, start: int, sign: int) -> None:
-    """Take all that the paths of node n use (sign 1) or give it back (-1); the paths stay written."""
+    """Use all resources on the paths of node n (sign 1) or release them (-1); the paths are kept."""
     s.stamp[0] += 1
     s.count[0] = 0
     for i in range(f.net_at[n], f.net_at[n + 1]):
@@ -149,7 +149,7 @@ def _price(f: Arrays, r: Routes, resource: int, context: int) -> float:
 
 @inner
 def _push(s: Scratch, size: int, key: float, state: int) -> int:
-    """Put a state on the heap of those to be looked at."""
+    """Push a state on the heap of the search."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -163,7 +163,7 @@ def _push(s: Scratch, size: int, key: float, state: int) -> int:
 
 @inner
 def _pop(s: Scratch, size: int) -> int:
-    """Take the first state, at 0 of the heap, away."""
+    """Pop the first state of the heap."""
     size -= 1
     key, state = s.keys[size], s.states[size]
     i = 0
@@ -195,7 +195,7 @@ def _meets(f: Arrays, s: Scratch, x: int, k: int, y: int) -> bool:
 
 @inner
 def _ahead(f: Arrays, hops: int, steps: int) -> float:
-    """The least price of so many more steps: a value stays in one place for II steps at most."""
+    """The least price of this many more steps: a value stays in one place for at most II steps."""
     links = max(hops, steps // (f.ii + 1))
     return links * LINK + (steps - links) * FILE
 
@@ -287,7 +287,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
 
 @inner
 def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> None:
-    """Route the net of node n, which uses nothing; users that are not reached in time get no route."""
+    """Route the net of node n, which uses nothing yet; users that are not reached in time get no route."""
     start = last_step(f, step, n)
     first, last = f.net_at[n], f.net_at[n + 1]
     s.stamp[0] += 1
@@ -323,7 +323,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
 
 @inner
 def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> None:
-    """Route all nets, again and again until nothing is overused, in so many rounds at most."""
+    """Route all nets repeatedly, in at most this many rounds, until nothing is overused."""
     nodes = step.shape[0]
     for turn in range(rounds):
         for n in range(nodes):

@@ -1,4 +1,4 @@
-"""Maps a graph onto a fabric: the ladder of attempts (see `map_graph`)."""
+"""Maps a graph to a fabric by a sequence of attempts (see `map_graph`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EFFORTS: Budget = (
 
 @dataclass(frozen=True)
 class SearchEvent:
-    """Progress: the II, the stage of the ladder, the number of the attempt."""
+    """Progress: the II, the stage of the search, the number of the attempt."""
 
     ii: int
     stage: str
@@ -61,9 +61,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt that was made: how, with what effort, what was left (0: it succeeded), why it failed.
+    """One attempt: its method, its effort, what was left (0: success), why it failed.
 
-    `proposals` are those of the placement, `moves` those of the repair, that were really made.
+    `proposals` (of the placement) and `moves` (of the repair) count the work actually done.
     """
 
     ii: int
@@ -78,10 +78,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found for a graph.
+    """The result of the search for a graph.
 
-    `prepared` is the graph with what makes it fit, which is mapped. `proved_minimal`: no smaller II exists.
-    `refused` are the smaller ones that were tried, `attempts` all that was done, `seconds` the time.
+    `prepared` is the legalised graph, which is mapped. `proved_minimal`: no smaller II exists. `refused` are
+    the smaller IIs tried, `attempts` is everything that was done, and `seconds` is the time.
     """
 
     graph: Graph
@@ -95,14 +95,14 @@ class SearchResult:
 
     @property
     def found(self) -> Mapping:
-        """The mapping, where there is one."""
+        """The mapping, if there is one."""
         assert self.mapping is not None
         return self.mapping
 
     def words(self, places: Dictionary[str, ArrayEntry] | None = None) -> list[int]:
-        """The bitstream for arrays in these places; without them no array has elements.
+        """The bitstream for this allocation of arrays; without it, all arrays have length 0.
 
-        Scalars and arrays have numbers in the order of their use.
+        Scalars and arrays are numbered in order of use.
         """
         names = arrays_of(self.graph, *LOADS, *STORES)
         given = None if places is None else {name: places[name] for name in names}
@@ -111,7 +111,7 @@ class SearchResult:
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """Where the words do not mean the graph, by an independent decoder; nothing without a mapping."""
+        """The differences found by an independent decoder; empty without a mapping."""
         return () if self.mapping is None else differences(self.mapping)
 
 
@@ -124,7 +124,7 @@ def map_graphs(
     budget: Budget = EFFORTS,
     report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> dict[Graph, SearchResult]:
-    """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
+    """Map all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
 
     Raises `InputError` for a graph for which no mapping is found.
     """
@@ -161,15 +161,15 @@ def map_graph(
     budget: Budget = EFFORTS,
     report: Callable[[SearchEvent], None] | None = None,
 ) -> SearchResult:
-    """Map a graph with the least II that is found within the budget.
+    """Map a graph with the smallest II that is found within the budget.
 
-    The first effort goes upwards from the MII until an II succeeds; every greater effort tries smaller ones
-    from there downwards until one fails; nothing is tried twice. Every effort is made on the fabric without
-    its last row or column too, and so on inside of that, for the IIs that are still smaller, so that a larger
-    mesh is never worse than a smaller one inside of it. Small graphs are decided by a constraint program
-    after the first effort. Equal seeds and budgets give equal results; `timeout` in seconds only cuts off.
-    `flat` leaves the groups of PEs out: they only add attempts, so they make no result worse.
-    Raises `InputError` where an operation finds no PE.
+    The first effort goes upwards from the MII until an II succeeds. Every larger effort tries smaller IIs
+    from there downwards until one fails. Nothing is tried twice. Every effort is also made on the fabric
+    without its last row or column, and so on inside that, for the IIs that are still smaller, so that a
+    larger mesh is never worse than a smaller one inside it. A constraint solver decides small graphs after
+    the first effort. Equal seeds and budgets give equal results; `timeout`, in seconds, only cuts off. `flat`
+    leaves out groups of PEs: they only add attempts, so they make no result worse. Raises `InputError` if an
+    operation finds no PE.
     """
     began = time.perf_counter()
     prepared = prepare(graph, fabric)
@@ -196,15 +196,15 @@ def map_graph(
 
 @functools.lru_cache(maxsize=256)
 def _decided(graph: Graph, fabric: Fabric, ii: int) -> Mapping | str:
-    """What a constraint program says. No seed changes it; where a loop waits for banks, several are tried."""
+    """What the constraint solver finds, for any seed; loops that wait for banks get several tries."""
     return decide(problem(graph, fabric, ii))
 
 
 @dataclass
 class _Search:
-    """The ladder for one graph and fabric, and what was tried so far; `attempts` also on fabrics inside.
+    """The search for one graph and fabric, and what was tried so far; `attempts` also counts inner fabrics.
 
-    `refuted` are the IIs that are proved infeasible. `inner` says in the names of stages which fabric it is.
+    `refuted` are the IIs that are proved infeasible. `inner` names the fabric in the names of stages.
     """
 
     graph: Graph
@@ -225,7 +225,7 @@ class _Search:
         return self.end is not None and time.perf_counter() > self.end
 
     def inside(self) -> Iterator[_Search]:
-        """The same on the fabric without its last row or column, and so on inside of that."""
+        """The same search on the fabric without its last row or column, and so on inside that."""
         part = smaller(self.fabric)
         while part is not None:
             try:
@@ -242,13 +242,13 @@ class _Search:
         return not self.late() and max(least, self.least.mii) < self.below(best)
 
     def below(self, best: Mapping | None) -> int:
-        """The II that is not to be reached again."""
+        """The upper limit (exclusive) for further IIs."""
         return best.ii if best else self.fabric.contexts + 1
 
     def climb(self, effort: int, best: Mapping | None) -> Mapping | None:
-        """The first II from the MII on that an effort reaches, with steps that grow; then smaller ones.
+        """The first II from the MII on that an effort reaches, with growing steps; then smaller ones.
 
-        Greater efforts only try smaller ones than what was found.
+        Larger efforts only try smaller IIs than the one found.
         """
         ii, tried = self.least.mii, 0
         upwards = effort == 0 or best is None
@@ -267,7 +267,7 @@ class _Search:
         return best
 
     def decide(self, best: Mapping | None) -> Mapping | None:
-        """Small graphs as a whole, from the MII on: a mapping, or a proof that none exists."""
+        """Decide small graphs exactly, from the MII on: a mapping, or a proof that none exists."""
         ii = self.least.mii
         while self.open(best) and ii < self.below(best):
             p = problem(self.graph, self.fabric, ii)
@@ -289,10 +289,10 @@ class _Search:
         return best
 
     def rung(self, ii: int, effort: int) -> Mapping | None:
-        """All attempts of one effort at one II that were not made before; equal ones would end alike.
+        """All attempts of one effort at one II that are new; equal ones would end alike.
 
-        A way of placement that is far off once is left out from there on. All attempts that are made without
-        groups are made with groups allowed too, so these never make a result worse.
+        A placement method that once fails by far is skipped from there on. All attempts without groups are
+        also made when groups are allowed, so groups never make a result worse.
         """
         if (ii, effort) in self.done or ii in self.refuted:
             return None
@@ -312,7 +312,7 @@ class _Search:
         return None
 
     def stages(self) -> tuple[str, ...]:
-        """The ways of placement: groups tear long recurrences apart, so these try flat places first."""
+        """The placement methods: groups tear long recurrences apart, so these try flat placement first."""
         if self.flat or self.fabric.size < _GROUPS_FROM:
             return ("flat",)
         return ("flat", "groups") if self.least.rec_mii >= self.least.res_mii else ("groups", "flat")
@@ -334,7 +334,7 @@ class _Search:
         return self.record(ii, stage, effort, number, finish(p, spots, seed, work, self.late), proposals)
 
     def record(self, ii: int, stage: str, effort: int, number: int, made: Try, proposals: int = 0) -> Try:
-        """What was tried; a mapping that is not right has failed."""
+        """Record an attempt; an incorrect mapping counts as failed."""
         if made.mapping is not None and (wrong := differences(made.mapping)):
             made = Try(None, len(wrong), f"the mapping is wrong: {wrong[0]}", made.moves)
         stage += self.inner
@@ -342,7 +342,7 @@ class _Search:
         return made
 
     def refused(self, found: Mapping | None) -> tuple[Refused, ...]:
-        """The smaller IIs that were tried without success, each with its most successful attempt."""
+        """The smaller IIs tried without success, each with its most successful attempt."""
         failed = [a for a in self.attempts if a.left and (found is None or a.ii < found.ii)]
         result = []
         for ii in sorted({attempt.ii for attempt in failed}):

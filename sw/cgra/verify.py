@@ -1,7 +1,7 @@
-"""Checks that a bitstream implements a graph: the graph is rebuilt from the words alone and compared.
+"""Verifies that a bitstream implements a graph: decodes the graph from the words alone and compares it.
 
-Nothing of the mapper or the encoder is used here. The caller says where it put each node; this is a hint that
-need not be trusted: a wrong place shows as a difference.
+It uses nothing of the mapper or the encoder. The caller says where it placed each node; this is only a hint,
+since a wrong place shows as a difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Facts = dict[str, Hashable]
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar of the launch by its number; None: it has none."""
+    """A scalar of the launch by its number; None if it has none."""
 
     number: int | None
 
@@ -39,9 +39,9 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Flow:
-    """The value of a node, or of an operation (its number) that stands for none, iterations before.
+    """The value of a node, or of an operation (its number) that implements none, some iterations ago.
 
-    `lanes` is how many of its lanes arrive; None where all are the same.
+    `lanes` is how many of its lanes arrive; None if all are the same.
     """
 
     node: NodeId | None
@@ -64,11 +64,11 @@ def verify(
     arrays: Mapping[str, ArrayEntry] | None = None,
     scalars: Mapping[str, int],
 ) -> list[str]:
-    """What is wrong with a bitstream that should implement a graph: nothing where the list is empty.
+    """The errors of a bitstream that should implement a graph; an empty list if there are none.
 
-    `graph` is the one that was mapped (`sw.cgra.legal.prepare`), `places` the PE and step of each node.
-    `scalars` are what the words were made with, and `arrays`; without these, arrays have numbers in the order
-    of their use and may lie anywhere. Patches of base and length are for the launch, and not looked at.
+    `graph` is the mapped graph (`sw.cgra.legal.prepare`), and `places` the PE and step of each node.
+    `scalars` and `arrays` are those with which the words were made; without these, arrays are numbered in
+    order of use and may be anywhere. Patches of base and length concern the launch and are not checked.
     """
     try:
         decoded = decode(parse(words, fabric))
@@ -99,12 +99,12 @@ class _Numbers:
     scalars: Mapping[str, int]
 
     def value(self, value: Value) -> Hashable:
-        """A number as it is stored, or a scalar of the launch."""
+        """A number as stored, or a scalar of the launch."""
         return Scalar(self.scalars.get(value)) if isinstance(value, str) else value & _MASK
 
 
 def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], numbers: _Numbers) -> list[str]:
-    """Where nodes and the operations in their places differ."""
+    """The differences between nodes and the operations in their places."""
     owner: dict[int, NodeId] = {}
     for identity, number in own.items():
         owner.setdefault(number, identity)
@@ -141,13 +141,13 @@ def _shown(fact: Hashable) -> str:
 
 
 def opaque_number(node: Node) -> int:
-    """What stands in a configuration for an operator of which nothing but the name is known."""
+    """The number in a configuration for an operator of which only the name is known."""
     text = node.op if node.immediate is None else f"{node.op}:{node.immediate}"
     return zlib.crc32(text.encode())
 
 
 def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
-    """What a node asks of the operation that stands for it."""
+    """What a node requires of the operation that implements it."""
     facts: Facts = {"operation": graph.operation(node).name, "negated predicate": False}
     for operand, given in graph.operands(node).items():
         name = _FIELD[operand]
@@ -221,7 +221,7 @@ def _done(
 
 
 def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
-    """The words that a table operation may read; its constant says where they lie."""
+    """The words that a table operation may read; its constant is their offset."""
     if isinstance(const, Scalar):
         return {"const": const}
     start, count = executed.entry.const & 0xFFFF, (executed.entry.const & _MASK) >> 16
@@ -233,7 +233,7 @@ def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
 
 
 def _order(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int]) -> list[str]:
-    """Accesses of memory that do not come after the one that they must come after."""
+    """Memory accesses that do not follow the access that they must follow."""
     found = []
     for edge in graph.edges:
         if edge.operand != ORDER or edge.source not in own or edge.target not in own:
@@ -265,7 +265,7 @@ def _stages(decoded: Decoded) -> list[str]:
 
 
 def _arrays(decoded: Decoded, arrays: Mapping[str, ArrayEntry] | None) -> list[str]:
-    """Arrays other than those that were asked for."""
+    """Arrays other than those required."""
     if arrays is None:
         return []
     given = decoded.configuration.arrays

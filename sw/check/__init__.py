@@ -1,4 +1,4 @@
-"""The independent checker of warps (docs/check.md). It shares no code with what makes them."""
+"""The independent checker of warps (docs/check.md). It shares no code with the generator of warps."""
 
 from sw.check.binding import Flow, Limits, Verdict, check_binding, compile_all
 from sw.check.checker import check

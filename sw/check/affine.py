@@ -1,10 +1,9 @@
-"""Numbers that follow the parameters: computed for one choice of values, true for a whole box around it.
+"""Integers that track the parameters: computed for one choice of values, valid for a box around it.
 
-They take part in Python's operators, so what computes on integers computes on them: expressions of the
-program and the compiled texts of warps. A run for certain values decides comparisons, numbers of iterations,
-roundings. Each decision is noted as a condition that the values nearby must meet to be decided alike, and the
-box of values is cut down until all of it does. What is left is a box for whose values the run takes the same
-way.
+They overload Python's operators, so that code for integers also runs on them: expressions of the program, and
+the compiled texts of warps. A run for certain values decides comparisons, trip counts and roundings. Each
+decision is recorded as a condition on the values nearby, and the box is cut down until the condition holds in
+all of it. For every value in the remaining box, the run takes the same path.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Box = dict[str, tuple[int, int]]
 
 @dataclass
 class Around:
-    """The chosen values, and the box around them in which everything so far is decided alike."""
+    """The chosen values, and the box around them in which all decisions so far are the same."""
 
     values: dict[str, int]
     box: Box
@@ -33,11 +32,11 @@ class Around:
         }
 
     def number(self, form: Linear[str]) -> Number:
-        """The number of a form."""
+        """The value of a form."""
         return Affine(self, form) if form.factors else form.constant
 
     def at_least(self, a: Number, low: int) -> None:
-        """Keep those values for which a number is not below a limit, as it is for the chosen ones."""
+        """Keep the values for which a number is at least a limit, as it is for the chosen ones."""
         slack = value(a) - low
         assert slack >= 0
         for name, factor in form_of(a).factors.items():
@@ -52,7 +51,7 @@ class Around:
             self.box[name] = first, last
 
     def quotient(self, a: Affine, by: int) -> Number:
-        """The quotient of a division with a remainder; that of the chosen values is kept."""
+        """The quotient of a division with remainder; the box keeps the quotient of the chosen values."""
         quotient = a.value // by
         # The remainder has the sign of the divisor.
         rest = a - quotient * by
@@ -68,11 +67,11 @@ class Around:
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A sum of parameters with factors.
+    """A linear sum of parameters.
 
-    Its operators compute over the whole numbers, as Python's integers. What they decide is noted in `around`,
-    where a result is no such sum: comparisons, the quotient of a division, and the value itself where
-    anything else is made of it.
+    Its operators compute over the integers, as Python does. Decisions are recorded in `around` where a result
+    is not such a sum: comparisons, the quotient of a division, and the value itself where it is used for
+    anything else.
     """
 
     around: Around
@@ -84,7 +83,7 @@ class Affine:
         return self.form.bounds(lambda name: (self.around.values[name],) * 2)[0]
 
     def __index__(self) -> int:
-        """The value, which is kept."""
+        """The value, which the box then keeps."""
         self.around.at_least(self, self.value)
         self.around.at_least(-self, -self.value)
         return self.value
@@ -162,7 +161,7 @@ class Affine:
         return self // (1 << int(other))
 
     def __and__(self, other: Number) -> Number:
-        """A mask of low bits is a remainder."""
+        """A mask of low bits, computed as a remainder."""
         if isinstance(other, int) and other >= 0 and other & (other + 1) == 0:
             return self % (other + 1)
         return int(self) & int(other)
@@ -199,5 +198,5 @@ def value(a: Number) -> int:
 
 
 def form_of(a: Number) -> Linear[str]:
-    """The number as a sum of parameters."""
+    """The number as a linear sum of parameters."""
     return Linear({}, a) if isinstance(a, int) else a.form

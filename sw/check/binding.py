@@ -1,4 +1,4 @@
-"""Check warps for one choice of parameter values: figures, or a counterexample (docs/check.md)."""
+"""Checks warps for one choice of parameter values: statistics, or a counterexample (docs/check.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine has: channels, tokens that one holds, registers."""
+    """The machine's limits: channels, tokens per channel, registers."""
 
     channels: int = 16
     depth: int = 8
@@ -36,9 +36,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Flow:
-    """What passes through a channel: who signals, who waits, how many tokens, the most that it ever holds.
+    """The flow through a channel: signalling and waiting warps, number of tokens, and the most it ever holds.
 
-    Over several parameter values `tokens` and `most` are the largest.
+    Over several parameter values, `tokens` and `most` are the largest.
     """
 
     source: tuple[int, ...]
@@ -47,20 +47,20 @@ class Flow:
     most: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; a single warp is a number."""
+        """For JSON; a single warp becomes a number."""
         ends = [w[0] if len(w) == 1 else list(w) or None for w in (self.source, self.sink)]
         return {"from": ends[0], "to": ends[1], "tokens": self.tokens, "most": self.most}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer.
+    """The result of a check.
 
-    `method` says how it was found: "exact" (every instance, for all values of the parameters), "explored"
-    (all of these, and for some channels every schedule), "sampled" (some values of the parameters only). When
-    `ok` is False, `reason` is one sentence, and `schedule` a schedule of the warps that shows it, where the
-    warps are to blame; `values` are the parameters' values there, and `turns` the schedule as numbers: warp,
-    and the event up to which it goes. `deadlock` tells that a schedule stops.
+    `method` says how it was obtained: "exact" (every instance, for all parameter values), "explored" (also
+    every schedule for some channels), or "sampled" (some parameter values only). If `ok` is False, `reason`
+    is one sentence. If the warps are to blame, `schedule` is a schedule that shows the error, `values` are
+    the parameter values, and `turns` is the schedule as numbers: a warp, and the event up to which it runs.
+    `deadlock` marks a schedule that stops.
     """
 
     ok: bool
@@ -94,8 +94,8 @@ class Verdict:
 def compile_all(program: Program, texts: Mapping[int, str], limits: Limits) -> dict[int, Compiled]:
     """The warps' texts, ready to run; a warp of the program without a text does nothing.
 
-    Raises `InputError` for a text that is not well formed, and for a program that is not one to check: an
-    instruction without warp, a `while`, waits and signals of its own.
+    Raises `InputError` for a malformed text, and for a program that cannot be checked: an instruction without
+    a warp, a `while`, waits and signals of its own.
     """
     for s in statements(program.body):
         if isinstance(s, While):
@@ -121,9 +121,9 @@ def check_binding(
     limits: Limits,
     made: Trace | None = None,
 ) -> Verdict:
-    """The verdict for values of the parameters; `made` is the program's trace, where it is known.
+    """The verdict for one choice of parameter values; `made` is the program's trace, if it is known.
 
-    Raises `IRError` where the program itself fails for these values, and `InputError` where a warp does.
+    Raises `IRError` if the program itself fails for these values, and `InputError` if a warp does.
     """
     made = made or trace(program, values)
     streams = {w: run(code, values) for w, code in warps.items()}
@@ -159,7 +159,7 @@ def check_binding(
 
 
 def _difference(narrator: Narrator) -> str | None:
-    """Where the lowest warp that does not do what it shall first differs, in one sentence."""
+    """The first difference of the lowest warp that deviates from the program, in one sentence."""
     made = narrator.made
     none = np.empty(0, np.int64)
     for w, s in sorted(narrator.streams.items()):
@@ -191,7 +191,7 @@ def _difference(narrator: Narrator) -> str | None:
 
 
 def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
-    """What the order of events shows, and how many pairs of instances it keeps in order."""
+    """What the order of events proves, and how many pairs of instances it orders."""
     whole = {w: s.events.size for w, s in found.streams.items()}
     turns = found.turns(whole) if stuck(found) else None
     full = overflow(found, depth, whole if turns is None else dict.fromkeys(whole, 0) | dict(turns))
@@ -207,7 +207,7 @@ def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Find
 
 
 def _enforced(found: Order, made: Trace, event: Ints) -> tuple[int, tuple[int, int] | None]:
-    """How many pairs of instances are kept in order, and the first that is not, by its later instance."""
+    """How many pairs of instances are ordered, and the first pair that is not, by its later instance."""
     streams = found.streams
     count, keys, worst = made.count, [], None
     for earlier, later in pairs(made):
@@ -226,7 +226,7 @@ def _enforced(found: Order, made: Trace, event: Ints) -> tuple[int, tuple[int, i
 
 
 def _explored(streams: Mapping[int, Stream], made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
-    """What all schedules show, and how many pairs of instances depend on each other directly."""
+    """The result of all schedules, and how many pairs of instances depend on each other directly."""
     linked: set[tuple[int, int]] = set()
     for earlier, later in pairs(made):
         linked.update(zip(earlier.tolist(), later.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Cut the parameter space into boxes in which program and warps behave alike.
+"""Cuts the parameter space into boxes in which program and warps behave alike.
 
-One choice of values then stands for its box. A box is found by following one run and noting every decision:
-comparisons, numbers of iterations, which regions are empty, and the order of the ends of regions. Where all
+One choice of values then represents its box. A box is found by following one run and recording every
+decision: comparisons, trip counts, which regions are empty, and the order of the ends of regions. If all
 decisions are the same, streams, order and dependences are equal, instance by instance.
 """
 
@@ -30,17 +30,17 @@ def whole(program: Program) -> Box:
 
 
 def is_small(program: Program, most: int) -> bool:
-    """Whether the parameters have at most so many values together."""
+    """Whether the parameters have at most this many combinations of values."""
     return math.prod(high - low + 1 for low, high in whole(program).values()) <= most
 
 
 def middle(box: Box) -> dict[str, int]:
-    """The values of a box that are nearest to 0: programs are short there."""
+    """The values of a box that are nearest to 0, where programs are short."""
     return {name: min(max(0, low), high) for name, (low, high) in box.items()}
 
 
 def without(box: Box, part: Box) -> Iterator[Box]:
-    """What is left of a box without a part of it, in boxes."""
+    """The rest of a box after removing a part of it, as boxes."""
     rest = dict(box)
     for name, (low, high) in part.items():
         first, last = rest[name]
@@ -52,14 +52,14 @@ def without(box: Box, part: Box) -> Iterator[Box]:
 
 
 class FailsError(Exception):
-    """The program itself fails for these values, so that nothing is to be shown."""
+    """The program itself fails for these values, so there is nothing to check."""
 
 
 @dataclass
 class DecisionRun:
-    """Runs program and warps for chosen values and notes every decision in `around`.
+    """Runs program and warps for chosen values and records every decision in `around`.
 
-    `steps` bounds the statements and instructions that are executed; raises `TooLargeError` then.
+    `steps` limits the number of executed statements and instructions; beyond it, `TooLargeError` is raised.
     """
 
     around: Around
@@ -71,13 +71,13 @@ class DecisionRun:
     operands: dict[int, list[dict[int, Number]]] = field(default_factory=dict)
 
     def step(self) -> None:
-        """One more."""
+        """Count one more step."""
         self.steps -= 1
         if self.steps < 0:
             raise TooLargeError("too many steps to find the values for which all is the same")
 
     def program(self, program: Program) -> None:
-        """Run the sequential program; raises `FailsError` where it fails, everywhere in the box left."""
+        """Run the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""
         values: dict[str, Any] = dict(self.around.parameters)
         try:
             for b in program.buffers:
@@ -122,7 +122,7 @@ class DecisionRun:
         values.pop(s.variable, None)
 
     def instruction(self, s: Instruction, values: dict[str, Any]) -> None:
-        """Where an instance works, and its operands."""
+        """Record the regions of an instance and its operands."""
         for access in (a for side in effects(s) for a in side):
             if isinstance(access, Region):
                 self.region(access, values)
@@ -131,7 +131,7 @@ class DecisionRun:
         self.operands.setdefault(s.warp, []).append(row)
 
     def region(self, region: Region, values: dict[str, Any]) -> None:
-        """Note the ends of a region that is not empty."""
+        """Record the ends of a region that is not empty."""
         box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in region.box]
         if not all(start < stop for start, stop in box):
             return
@@ -141,7 +141,7 @@ class DecisionRun:
             self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
 
     def warp(self, code: Compiled) -> None:
-        """Run a warp; its operands must stay equal to the program's where they are."""
+        """Run a warp; where its operands equal the program's, they must remain equal in the box."""
         rows, self.steps = follow(Runtime(code, self.steps), self.around.parameters)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():

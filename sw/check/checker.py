@@ -1,4 +1,4 @@
-"""Check that warps are equivalent to the sequential program that they were made from (docs/check.md)."""
+"""Checks that warps are equivalent to the sequential program that they were made from (docs/check.md)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ def check(
 ) -> Verdict:
     """The verdict on warp programs, given as assembly text by warp, for a sequential program.
 
-    `channels`, `depth` (tokens that a channel holds), `pending_signals` and `registers` are the machine's.
-    The verdict holds for all values of the parameters for which the program itself runs. Where that cannot be
-    shown, some values are tried; it is then not `ok`, unless `samples_suffice`.
-
-    Raises `InputError` for texts and programs that are not well formed, and where a warp fails by itself,
-    such as by a division by zero; `IRError` where the program runs for no values that were tried.
+    `channels`, `depth` (tokens per channel), `pending_signals` and `registers` are the machine's. The verdict
+    holds for all parameter values for which the program itself runs. If that cannot be proved, some values
+    are tried; the result is then not `ok`, unless `samples_suffice`. Raises `InputError` for malformed texts
+    and programs, and if a warp fails by itself, for example with a division by zero. Raises `IRError` if the
+    program runs for none of the values tried.
     """
     for what, number in (("channels", channels), ("depth", depth), ("pending_signals", pending_signals)):
         if number < 1:
@@ -77,7 +76,7 @@ def check(
 
 
 class WrongError(Exception):
-    """Values for which the warps are wrong, so that nothing else needs to be checked."""
+    """Values for which the warps are wrong, so that nothing else needs checking."""
 
     def __init__(self, verdict: Verdict):
         super().__init__(verdict.reason)
@@ -86,7 +85,7 @@ class WrongError(Exception):
 
 @dataclass
 class _Job:
-    """Ways to check all values of the parameters. All raise `WrongError`, and `TooLargeError` to give up."""
+    """The ways to check all parameter values. All raise `WrongError`, and `TooLargeError` to give up."""
 
     program: Program
     warps: Mapping[int, Compiled]
@@ -96,7 +95,7 @@ class _Job:
 
     @property
     def instances(self) -> int:
-        """Instances that were gone through."""
+        """Number of instances checked."""
         return sum(v.instances for v in self.done)
 
     def one(self, values: Mapping[str, int]) -> None:
@@ -106,9 +105,9 @@ class _Job:
         self.done.append(found)
 
     def those(self, values: Iterable[Mapping[str, int]], most: int = INSTANCES) -> None:
-        """Some values one by one, until there are more instances.
+        """Check some values one by one, up to a limit on instances.
 
-        Values for which the program itself fails do not count; raises `IRError` where there are no others.
+        Values for which the program itself fails do not count; raises `IRError` if there are no others.
         """
         failed = None
         for given in values:
@@ -132,7 +131,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def symbolic(self) -> Verdict:
-        """All values of parameters that say how often loops run, for each value of the others."""
+        """Check all values of trip-count parameters, for each value of the others."""
         used = in_bounds(self.program)
         names: list[str] = []
         rest = self.program
@@ -158,7 +157,7 @@ class _Job:
         return merged(self.done, "symbolic")
 
     def classes(self) -> Verdict:
-        """One value for each class of values for which all is the same, the one in the middle of a box."""
+        """Check one value, in the middle of a box, for each class of values that behave alike."""
         todo: list[Box] = [whole(self.program)]
         steps = FOLLOWED
         for _ in range(CLASSES):
@@ -180,7 +179,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def samples(self, why: str, suffice: bool) -> Verdict:
-        """Some values, where all of them cannot be shown."""
+        """Check some values, if not all of them can be covered."""
         reason = f"cannot be shown for all values of the parameters: {why}"
         try:
             self.those(assignments(self.program, SAMPLES)[0], SAMPLED)
@@ -191,7 +190,7 @@ class _Job:
 
 
 def in_bounds(program: Program) -> set[str]:
-    """The names that occur in bounds of loops, directly or through scalars."""
+    """The names that occur in loop bounds, directly or through scalars."""
     found: set[str] = set()
     for s in reversed([*statements(program.body)]):
         if isinstance(s, For) or (isinstance(s, Assign) and s.target in found):
@@ -200,7 +199,7 @@ def in_bounds(program: Program) -> set[str]:
 
 
 def merged(verdicts: Sequence[Verdict], method: str) -> Verdict:
-    """One verdict for several values of the parameters that are all right."""
+    """One verdict for several parameter values that are all correct."""
     flows: dict[int, Flow] = {}
     for v in verdicts:
         for c, flow in v.channels.items():

@@ -1,8 +1,8 @@
-"""The dependences between instances of different warps, element by element.
+"""Element-wise dependences between instances of different warps.
 
-Per element the instances that read and write it are taken in their order. A reader depends on the last
-writer, a writer on the readers since the last one, and where there are none on that writer. The order that
-these and the warps' own orders give holds for every other pair that shares an element as well.
+For each element, the instances that read and write it are taken in order. A reader depends on the last
+writer. A writer depends on the readers since the last write, or on that write if there are none. Together
+with the order within each warp, these dependences imply the order of every other pair that shares an element.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MOST = 1_000_000_000
 
 
 class TooLargeError(Exception):
-    """More work than is allowed; says how much."""
+    """More work than is allowed; the message says how much."""
 
 
 def pairs(made: Trace) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of instances (earlier, later) of different warps that depend on each other directly, in batches.
 
-    A pair comes once in a batch, but may come in several. Raises `TooLargeError`.
+    A pair occurs at most once per batch, but may occur in several. Raises `TooLargeError`.
     """
     yield from _unknown(made)
     work = 0
@@ -46,7 +46,7 @@ def pairs(made: Trace) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _accesses(made: Trace, buffer: str) -> Iterator[tuple[Ints, npt.NDArray[np.bool_], Ints, Ints]]:
-    """What touches a buffer at known addresses: instances, whether they write, and their boxes."""
+    """The accesses to a buffer at known addresses: instances, whether they write, and their boxes."""
     for time, write, boxes in _all(made):
         if boxes is not None and boxes.buffer == buffer:
             full = touches(boxes)
@@ -80,7 +80,7 @@ def _cells(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _all(made: Trace) -> Iterator[tuple[Ints, bool, Boxes | None]]:
-    """All accesses: when, whether they write, and where."""
+    """All accesses: time, whether they write, and box."""
     for rows in made.rows:
         for side, write in ((rows.reads, False), (rows.writes, True)):
             for boxes in side:
@@ -162,9 +162,9 @@ def _unique(made: Trace, earlier: Ints, later: Ints) -> tuple[Ints, Ints]:
 
 
 def _unknown(made: Trace) -> Iterator[tuple[Ints, Ints]]:
-    """What accesses at unknown addresses depend on, and what depends on them.
+    """Dependences of accesses at unknown addresses.
 
-    They may touch every element, so per other warp the last instance before and the first after are enough.
+    They may touch every element, so the last instance before and the first after, per other warp, suffice.
     """
     accesses = [*_all(made)]
     if not made.program.buffers or all(boxes is not None for _, _, boxes in accesses):

@@ -1,7 +1,7 @@
-"""Every schedule of a few short warps: whether any breaks a dependence, stops, or overflows a channel.
+"""Explores every schedule of a few short warps: broken dependences, deadlocks, channel overflows.
 
-Nothing is concluded from an order of events here; the schedules are gone through one step at a time. So this
-is what the checker's conclusions are compared with, and what decides where they do not apply: channels that
+It does not reason about the order of events, but steps through the schedules one event at a time. So it
+serves as a reference for the checker's reasoning, and it decides where that does not apply: on channels that
 several warps signal or await.
 """
 
@@ -27,10 +27,7 @@ def explore(
     *,
     states: int = STATES,
 ) -> Finding:
-    """Go through all schedules; `dependences` are pairs of events (earlier, later) of different warps.
-
-    Raises `TooLargeError` after `states` states.
-    """
+    """Explore all schedules; `dependences` are pairs of events (earlier, later) of different warps."""
     return _Search(streams, dependences, depth, states).run()
 
 
@@ -41,7 +38,7 @@ _Move = tuple[Event, str | None, Event | None]
 
 
 class _Search:
-    """A search in breadth; warps go by their place in `warps`."""
+    """A breadth-first search; warps are identified by their index in `warps`."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""What happens before what, for warps whose channels have one signalling and one waiting warp each.
+"""The happens-before order of warps whose channels each have one signalling and one waiting warp.
 
-Events of a warp happen in order. The n-th wait on a channel takes the token of the n-th signal, whatever the
-speeds, since one warp signals it and one awaits it. That is all there is of order (docs/check.md, "The
-model"): everything else can be reversed by a slow engine.
+Events of a warp happen in order. The n-th wait on a channel takes the token of the n-th signal at any speed,
+since one warp signals it and one awaits it. There is no other order (docs/check.md, "The model"): a slow
+engine can reverse everything else.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Sides = dict[int, dict[int, dict[int, Ints]]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What can go wrong, in some schedule.
+    """What can go wrong in some schedule.
 
-    `kind` is None where nothing can, else "dependence", "deadlock", "overflow", or "conflict": two warps
-    signal a channel, or two take a token, and nothing says which is first. `turns` are a schedule up to
-    there, the bad event last (none of a deadlock). `other` is the event that should have been over before
-    it, or that may come before or behind it. `most` is the most tokens that a channel holds.
+    `kind` is None if nothing can; otherwise it is "dependence", "deadlock", "overflow", or "conflict" (two
+    warps signal a channel or take its tokens in an undefined order). `turns` is a schedule up to that point,
+    with the bad event last (a deadlock has none). `other` is the event that should have finished before it,
+    or that may come before or after it. `most` is the most tokens that a channel holds.
     """
 
     kind: str | None = None
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Channel:
-    """A channel: the warp that signals with the events that do, and the warp that waits; None for neither."""
+    """A channel: the signalling warp with its events, and the waiting warp; None for neither."""
 
     number: int
     source: int | None
@@ -68,7 +68,7 @@ class SharedError(Exception):
 
 
 def sides(streams: Mapping[int, Stream]) -> Sides:
-    """Who signals and who awaits the channels in use, by number."""
+    """The signalling and waiting warps of the channels in use, by number."""
     found: Sides = {}
     for w, s in streams.items():
         for kind in (SIGNAL, WAIT):
@@ -95,10 +95,10 @@ def channels(used: Sides) -> dict[int, Channel]:
 
 @dataclass(frozen=True)
 class Order:
-    """Happens-before.
+    """The happens-before order.
 
-    `waits` are the events of a warp that wait. `known[y][x][j]` is how many events of warp x are surely over
-    once warp y has passed its wait j.
+    `waits` are the waiting events of a warp. `known[y][x][j]` is the number of events of warp x that are
+    certainly over once warp y has passed its wait j.
     """
 
     streams: Mapping[int, Stream]
@@ -107,9 +107,9 @@ class Order:
     known: Mapping[int, Mapping[int, Ints]]
 
     def before(self, y: int, x: int, events: Ints) -> Ints:
-        """How many events of warp x are surely over when warp y begins these events of its own.
+        """How many events of warp x are certainly over when warp y begins these events of its own.
 
-        An event that waits counts as begun when it has its token.
+        A waiting event counts as begun when it has its token.
         """
         if x == y:
             return events
@@ -128,15 +128,15 @@ class Order:
         }
 
     def up_to(self, event: Event) -> Turns:
-        """A schedule of what is over in every schedule when an event begins, and of the event."""
+        """A schedule of everything that is over in every schedule when an event begins, and of that event."""
         warp, at = event
         past = {x: int(self.before(warp, x, np.array([at]))[0]) for x in self.streams}
         return [*self.turns(past), (warp, at + 1)]
 
     def turns(self, goal: Cut) -> Turns:
-        """A schedule that goes as far as it can, no warp beyond its goal.
+        """A schedule that goes as far as possible, with no warp beyond its goal.
 
-        Where the goal is the past of an event it is reached.
+        If the goal is the past of an event, it is reached.
         """
         done = dict.fromkeys(self.streams, 0)
         turns: Turns = []
@@ -157,7 +157,7 @@ class Order:
 
 
 def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
-    """The order of all events. Only where there is no deadlock it is one."""
+    """The order of all events. It is a partial order only if there is no deadlock."""
     waits = {w: np.flatnonzero(s.kinds == WAIT) for w, s in streams.items()}
     known: dict[int, dict[int, Ints]] = {w: {} for w in streams}
     for c in used.values():
@@ -179,7 +179,7 @@ def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
 
 
 def _extend(made: Order, known: dict[int, dict[int, Ints]]) -> bool:
-    """One more warp on the way; whether anything new came of it."""
+    """Extend paths by one more warp; whether anything new was found."""
     changed = False
     for y in known:
         for z, until in list(known[y].items()):
@@ -194,7 +194,7 @@ def _extend(made: Order, known: dict[int, dict[int, Ints]]) -> bool:
 
 
 def stuck(made: Order) -> bool:
-    """Whether the warps come to a stop: a wait whose token never comes, or waits in a circle."""
+    """Whether the warps deadlock: a wait whose token never comes, or a cycle of waits."""
     for c in made.channels.values():
         if c.waits.size > c.signals.size:
             return True
@@ -230,7 +230,7 @@ def most(made: Order) -> dict[int, int]:
 
 
 def _surely_taken(made: Order, c: Channel) -> Ints:
-    """How many tokens of a channel are surely taken when each of its signals happens."""
+    """How many tokens of a channel are certainly taken when each of its signals happens."""
     if c.source is None or c.sink is None:
         return np.zeros(c.signals.size, np.int64)
     return np.searchsorted(c.waits, made.before(c.source, c.sink, c.signals))

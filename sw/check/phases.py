@@ -1,7 +1,7 @@
 """The phases of one run, and how many iterations of each lie between consistent cuts.
 
 A *phase* is one execution of a repeated loop of the program. A warp takes part in it with a loop of its own,
-or stands between two of its loops meanwhile.
+or waits between two of its loops meanwhile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sw.check.streams import SIGNAL, WAIT, Stream
 class Phase:
     """An execution of a repeated loop, and its parameter.
 
-    By warp, `span` has the first instance and the one behind the last, counted among those of the warp, and
-    `wanted` how many instances a period has.
+    By warp, `span` is the first instance and the one after the last, counted among those of the warp, and
+    `wanted` is the number of instances in a period.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Structure:
     part: list[dict[int, LoopRun]] = field(default_factory=list)
 
     def operations(self, warp: int, start: int, stop: int) -> tuple[int, int]:
-        """The first of the operations among some events of a warp, and the one behind the last."""
+        """The first of the operations among some events of a warp, and the one after the last."""
         first, last = np.searchsorted(self.streams[warp].operations, [start, stop]).tolist()
         return first, last
 
     def added(self, warp: int, t: LoopRun) -> dict[int, int]:
-        """By channel what an iteration adds to its tokens."""
+        """By channel, the tokens that an iteration adds."""
         s, found = self.streams[warp], Counter[int]()
         part = slice(t.start, t.start + t.length)
         for kind, channel in zip(s.kinds[part].tolist(), s.channels[part].tolist(), strict=True):
@@ -76,7 +76,7 @@ class Structure:
         return {c: a for c, a in found.items() if a}
 
     def assign(self) -> None:
-        """Find the phase of every loop of the warps, and see that tokens neither gather nor lack in any."""
+        """Find the phase of every loop of the warps; check that it neither gathers nor lacks tokens."""
         self.part.extend({} for _ in self.phases)
         idle = [(w, t) for w, loops in self.loops.items() for t in self.without_operations(w, loops)]
         change = [Counter[int]() for _ in self.part]
@@ -94,7 +94,7 @@ class Structure:
                     raise UnlikeError(f"channel {c} gets more tokens in a loop than are taken, or fewer")
 
     def without_operations(self, warp: int, loops: Iterable[LoopRun]) -> list[LoopRun]:
-        """The loops of a warp that have none; the others belong to the phases with its instances in order."""
+        """The loops of a warp without operations; the others get the phases of their instances."""
         own = [k for k, phase in enumerate(self.phases) if warp in phase.wanted]
         working, idle = [], []
         for t in loops:
@@ -110,9 +110,9 @@ class Structure:
         return idle
 
     def place(self, warp: int, t: LoopRun, change: Sequence[Counter[int]]) -> bool:
-        """Give a loop without operations to the first phase where it evens out a channel, if there is one.
+        """Give a loop without operations to the first phase in which it balances a channel, if any.
 
-        The phase is one between those of the warp's loops around it.
+        The phase is between those of the warp's adjacent loops.
         """
         starts = {k: part[warp].start for k, part in enumerate(self.part) if warp in part}
         first = max((k + 1 for k, start in starts.items() if start < t.start), default=0)
@@ -127,7 +127,7 @@ class Structure:
         return False
 
     def short(self, room: int) -> dict[str, int]:
-        """By parameter how many iterations are missing to have so many between consistent cuts."""
+        """By parameter, how many iterations are missing between consistent cuts."""
         at = dict.fromkeys(self.streams, 0)
         missing: dict[str, int] = {}
         for number, part in enumerate(self.part):
@@ -148,12 +148,12 @@ class Structure:
         return missing
 
     def next_loop(self, warp: int, number: int) -> int:
-        """Where the next loop of a warp begins, of a phase after this one."""
+        """The beginning of a warp's next loop in a later phase."""
         later = (p[warp].start for p in self.part[number + 1 :] if warp in p)
         return next(later, self.streams[warp].events.size)
 
     def least(self, at: dict[int, int], ends: Mapping[int, int]) -> None:
-        """Move a cut on until it is consistent, no further than needed."""
+        """Advance a cut by the least amount that makes it consistent."""
         moved = True
         while moved:
             moved = False

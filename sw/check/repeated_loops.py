@@ -1,9 +1,9 @@
-"""Loops that run as often as a parameter says, followed for all values of the parameter at once.
+"""Follows loops whose trip count is a parameter for all values of the parameter at once.
 
-Program and warps are executed on linear forms, as for classes of values, but every decision must hold in all
-of the box. One round of a repeated loop stands for all: its iteration number is a multiple of the period and
-a rest, and registers that the body writes begin it with any values. What is no linear form becomes a new
-unknown.
+Program and warps are executed on linear forms, as for classes of values, but every decision must hold in the
+whole box. One round of a repeated loop represents all: its iteration number is a multiple of the period plus
+a remainder, and registers that the body writes start it with arbitrary values. Anything that is not a linear
+form becomes a new unknown.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _PERIODS = "periods before"
 
 
 class UnlikeError(TooLargeError):
-    """A program or a text that is not as the symbolic argument needs it; says what."""
+    """A program or text that does not fit the symbolic argument; the message says why."""
 
 
 class PeriodError(UnlikeError):
-    """Iterations repeat only after a longer period."""
+    """Iterations repeat only with a longer period."""
 
     def __init__(self, period: int):
         super().__init__(f"iterations repeat after {period} at the earliest")
@@ -50,9 +50,10 @@ class PeriodError(UnlikeError):
 
 @dataclass
 class WholeBox(Around):
-    """Decides what is decided alike in all of the box, and raises `UnlikeError` for the rest.
+    """Makes decisions that are the same in the whole box, and raises `UnlikeError` for others.
 
-    `offsets` are by parameter n the numbers c of loops that run n + c times; `inside` of one no other may be.
+    `offsets` maps a parameter n to the numbers c of loops that run n + c times; inside one (`inside`), there
+    can be no other.
     """
 
     period: int = 1
@@ -60,12 +61,12 @@ class WholeBox(Around):
     inside: bool = False
 
     def at_least(self, a: Number, low: int) -> None:
-        """See that a number is not below a limit."""
+        """Check that a number is at least a limit."""
         if self.range(a)[0] < low:
             raise UnlikeError("a decision depends on a parameter, or on how many iterations came before")
 
     def quotient(self, a: Affine, by: int) -> Number:
-        """The quotient if it is always the same, else a number between its bounds."""
+        """The quotient if it is always the same; otherwise an unknown within its bounds."""
         low, high = sorted(end // by for end in self.range(a))
         times = abs(by) // math.gcd(by, a.form.factor(_PERIODS))
         if low < high and times > 1 and _PERIODS in a.form.factors and self.period * times <= LONGEST:
@@ -81,7 +82,7 @@ class WholeBox(Around):
         return self.number(Linear({name: 1}))
 
     def repeated(self, count: Number) -> str | None:
-        """The parameter that says how often a loop runs, None where that is a number, or not at all."""
+        """The parameter in a loop's trip count; None if the count is a number or 0."""
         form = form_of(count)
         if not form.factors or self.range(count)[1] <= 0:
             return None
@@ -97,8 +98,8 @@ class WholeBox(Around):
 class Repeated:
     """One execution of a loop that runs n + `offset` times, for the parameter n with this `name`.
 
-    `counts` are by warp how many instances it has before the loop, and before and behind each iteration of
-    the first period, as if all repeated loops before had run for one period.
+    `counts` holds, by warp, the number of instances before the loop, and before and after each iteration of
+    the first period, as if all earlier repeated loops had run for one period.
     """
 
     name: str
@@ -114,13 +115,13 @@ class ProgramRun(DecisionRun):
     found: list[Repeated] = field(default_factory=list)
 
     def program(self, program: Program) -> None:
-        """Run it, and see that instances are alike; raises `FailsError`."""
+        """Run it, and check that instances are alike; raises `FailsError`."""
         super().program(program)
         _see_known(itertools.chain(*self.sizes.values(), *(found.values() for found in self.ends.values())))
         _see_known(a for rows in self.operands.values() for row in rows for a in row.values())
 
     def loop(self, s: For, values: dict[str, Any]) -> None:
-        """A loop: one that a parameter repeats, or one like any other."""
+        """A loop that a parameter repeats, or an ordinary one."""
         start, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
         count = stop - start
         name = self.around.repeated(count)
@@ -148,13 +149,13 @@ class ProgramRun(DecisionRun):
         self.found.append(Repeated(name, form_of(count).constant, counts))
 
     def counts(self) -> dict[int, int]:
-        """By warp how many instances there are so far."""
+        """By warp, the number of instances so far."""
         return {w: len(rows) for w, rows in self.operands.items()}
 
 
 @dataclass(frozen=True)
 class LoopRun:
-    """A repeated loop of a warp in a run: its parameter, and its events, `length` in every iteration."""
+    """A repeated loop of a warp in a run: its parameter, and its events, `length` per iteration."""
 
     name: str
     start: int
@@ -164,7 +165,7 @@ class LoopRun:
 
 @dataclass
 class PeriodicStream(Runtime):
-    """What a warp does for all values: `events` with one round of each repeated loop.
+    """The events of a warp for all values: `events` with one round of each repeated loop.
 
     `loops` are these rounds: from an event up to another, with the parameter n and the number c of n + c.
     """
@@ -173,7 +174,7 @@ class PeriodicStream(Runtime):
     loops: list[tuple[int, int, str, int]] = field(default_factory=list)
 
     def rounds(self, count: Number) -> Iterator[Forget | None]:
-        """One round of a loop that a parameter repeats, all of any other."""
+        """One round of a loop that a parameter repeats; all rounds of any other."""
         name = self.around.repeated(count)
         if name is None:
             yield from super().rounds(count)
@@ -212,9 +213,10 @@ def _see_known(numbers: Iterable[Number]) -> None:
 
 @dataclass(frozen=True)
 class BoxRun:
-    """What is alike for all values in a box: the repeated loops of the program in a run, and the warps.
+    """What is the same for all values in a box: the program's repeated loops in a run, and the warps.
 
-    `offsets` are by parameter n the numbers c of repeated loops, of program and warps, that run n + c times.
+    `offsets` maps a parameter n to the numbers c of repeated loops, of program and warps, that run n + c
+    times.
     """
 
     loops: list[Repeated]
@@ -225,7 +227,7 @@ class BoxRun:
 def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: int) -> BoxRun:
     """Follow program and warps for all values in a box.
 
-    Raises `UnlikeError`, and `PeriodError` where iterations repeat only after a longer period.
+    Raises `UnlikeError`, and `PeriodError` if iterations repeat only with a longer period.
     """
     around = WholeBox({name: low for name, (low, _) in box.items()}, box, period)
     walk = ProgramRun(around, FOLLOWED)

@@ -1,4 +1,4 @@
-"""Put counterexamples into words: what the warps do in turn, and what goes wrong in the end."""
+"""Describes counterexamples: what the warps do in turn, and what finally goes wrong."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SINGLE = 8
 
 @dataclass(frozen=True)
 class Narrator:
-    """Words for events; operation k of a warp is its k-th instance."""
+    """Describes events; operation k of a warp is its k-th instance."""
 
     made: Trace
     streams: Mapping[int, Stream]
 
     def time(self, warp: int, event: int) -> int:
-        """The instance that an operation is."""
+        """The instance that an operation stands for."""
         return int(self.made.by_warp[warp][int(np.searchsorted(self.streams[warp].operations, event))])
 
     def name(self, warp: int, event: int) -> str:
@@ -39,13 +39,13 @@ class Narrator:
         return self.streams[warp].site(event).line
 
     def number(self, warp: int, event: int) -> int:
-        """How many events on the same channel, of the same kind, a warp has up to and with this one."""
+        """The number of a warp's events of one kind on one channel, up to and including this one."""
         s = self.streams[warp]
         here = (s.kinds[: event + 1] == s.kinds[event]) & (s.channels[: event + 1] == s.channels[event])
         return int(here.sum())
 
     def lines(self, turns: Turns) -> list[str]:
-        """The turns, one line each; of many the first and the last."""
+        """The turns, one line each; only the first and last if there are many."""
         done = dict.fromkeys(self.streams, 0)
         spans: list[tuple[int, int, int]] = []
         for warp, end in turns:
@@ -58,7 +58,7 @@ class Narrator:
         return [self.turn(span) for span in spans]
 
     def turn(self, span: tuple[int, int, int]) -> str:
-        """What a warp does in one go."""
+        """What a warp does in one turn."""
         warp, first, end = span
         head = f"warp {warp}"
         if end - first <= _SINGLE:
@@ -88,9 +88,9 @@ class Narrator:
         return f"{what} token {number} of channel {site.channel} (line {site.line})"
 
     def finding(self, found: Finding, depth: int, *, givers: bool) -> tuple[str, list[str]]:
-        """What is wrong in one sentence, and the schedule that shows it, one line each.
+        """The error in one sentence, and the schedule that shows it, one line per turn.
 
-        With `givers`, one warp signals each channel, so a standstill tells which.
+        With `givers`, one warp signals each channel, so that a deadlock names it.
         """
         if found.kind == "deadlock":
             stops = list(self.standstill(dict.fromkeys(self.streams, 0) | dict(found.turns), givers=givers))
@@ -114,7 +114,7 @@ class Narrator:
         return reason, [*self.lines(found.turns[:-1]), said]
 
     def conflict(self, first: Event, second: Event) -> str:
-        """Two events that may happen in any order, and must not."""
+        """Two events whose order is undefined and must not be."""
         site = self.streams[second[0]].site(second[1])
         both = " and ".join(f"warp {w} (line {self.line(w, e)})" for w, e in (first, second))
         use = "signal" if site.kind == SIGNAL else "take a token of"
@@ -127,7 +127,7 @@ class Narrator:
         return _overlap(self.made, first, second).format(what)
 
     def standstill(self, cut: Cut, *, givers: bool) -> Iterator[str]:
-        """Where every warp stands that cannot go on."""
+        """Where each blocked warp waits."""
         for w, s in self.streams.items():
             if cut[w] >= s.events.size:
                 continue
@@ -136,7 +136,7 @@ class Narrator:
             yield f"{text}, which {self.giver(site.channel, number)}" if givers else text
 
     def giver(self, channel: int, number: int) -> str:
-        """Who gives a token, of a channel that one warp signals."""
+        """The warp that signals a channel, if it is the only one."""
         for w, s in self.streams.items():
             signals = np.flatnonzero((s.kinds == SIGNAL) & (s.channels == channel))
             if signals.size >= number:
@@ -146,7 +146,7 @@ class Narrator:
         return "never comes: no warp signals this channel"
 
     def unlike(self, warp: int, number: int, value: str) -> str:
-        """Tells an operation, by its number, that is not the program's, or whose `value` is not."""
+        """Describes an operation, by its number, that is not the program's, or whose `value` is not."""
         s, times = self.streams[warp], self.made.by_warp.get(warp, ())
         wanted = f"warp {warp} must have {number} operations"
         if number < len(times):
@@ -160,7 +160,7 @@ class Narrator:
 
 
 def _overlap(made: Trace, first: int, second: int) -> str:
-    """What the second instance does to what the first works on, with a place for the first's name."""
+    """What the second instance does to the data of the first, with a placeholder for the first's name."""
     reads, writes = _boxes(made, first, writes=False), _boxes(made, first, writes=True)
     reads_then, writes_then = _boxes(made, second, writes=False), _boxes(made, second, writes=True)
     for before, after, text in (
@@ -175,7 +175,7 @@ def _overlap(made: Trace, first: int, second: int) -> str:
 
 
 def _boxes(made: Trace, time: int, *, writes: bool) -> list[Boxes | None]:
-    """The accesses of one instance, each a single row; those that touch nothing left out."""
+    """The accesses of one instance, each a single row, without empty ones."""
     rows, index = made.rows[int(made.row[time])], made.index(time)
     one = slice(index, index + 1)
     boxes = [
@@ -186,7 +186,7 @@ def _boxes(made: Trace, time: int, *, writes: bool) -> list[Boxes | None]:
 
 
 def _common(first: Sequence[Boxes | None], second: Sequence[Boxes | None]) -> str | None:
-    """What two lists of accesses have in common, in words."""
+    """The overlap of two lists of accesses, in words."""
     for a, b in itertools.product(first, second):
         if a is None or b is None:
             known = a or b

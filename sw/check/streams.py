@@ -1,7 +1,7 @@
-"""What a warp does: its operations, waits and signals in order, from its assembly text.
+"""The event stream of a warp: its operations, waits and signals in order, from its assembly text.
 
 Nothing that a warp computes depends on data, so for given parameters it is one sequence of events. Scalar
-instructions are executed exactly; the structured code becomes one Python function, which takes some 0.1 µs
+instructions are executed exactly. The structured code becomes one Python function, which takes about 0.1 µs
 per instruction.
 """
 
@@ -37,10 +37,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EventSite:
-    """A line of a text that makes events.
+    """A line of a text that produces events.
 
-    `name` is the machine's operation, or, where `generic`, the label that `op` executes; `channel` is that of
-    a wait or signal, -1 for operations.
+    `name` is the machine's operation, or, if `generic`, the label that `op` executes; `channel` is that of a
+    wait or signal, and -1 for operations.
     """
 
     line: int
@@ -52,9 +52,9 @@ class EventSite:
 
 @dataclass(frozen=True)
 class Stream:
-    """What a warp does: the number of its site for every event, in order.
+    """The events of a warp: for each, the number of its site, in order.
 
-    `values` holds by site of a machine operation a row per execution: its operands, then the parameter
+    `values` holds, by site of a machine operation, one row per execution: its operands, then the parameter
     registers that it reads, unsigned.
     """
 
@@ -98,7 +98,7 @@ class Compiled:
 
     @cached_property
     def symbolic(self) -> Callable[..., int]:
-        """The function for numbers that follow the parameters, which asks its runtime for rounds of loops."""
+        """The function for numbers that track the parameters; it asks its runtime for rounds of loops."""
         return _function(_PythonWriter(symbolic=True), self.code)
 
 
@@ -119,7 +119,7 @@ def _function(writer: _PythonWriter, code: Block) -> Callable[..., int]:
 
 
 def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream:
-    """The events of a warp for values of the program's parameters.
+    """The events of a warp for given parameter values.
 
     Raises `InputError` with warp and line for a division by zero, a value too wide for a parameter register
     or an operand, a program that runs past its end, and more than `steps` instructions.
@@ -137,10 +137,10 @@ def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream
 
 
 def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[Number, ...]], int]:
-    """The operands of a warp's operations, in order, for numbers that follow the parameters; the steps left.
+    """The operands of a warp's operations, in order, for numbers that track the parameters; the steps left.
 
-    A generic operation has none. Everything that decides what the warp does is noted. Raises `TooLargeError`
-    after the runtime's steps.
+    A generic operation has none. Every decision is recorded. Raises `TooLargeError` after the runtime's
+    steps.
     """
     runtime.see_parameters(values)
     rows: list[tuple[Number, ...]] = []
@@ -161,7 +161,7 @@ def _machine(site: EventSite) -> bool:
 
 @dataclass
 class Runtime:
-    """What a compiled text calls: it ends a run that takes too long, or goes wrong, and repeats loops."""
+    """What a compiled text calls: it ends a run that is too long or fails, and repeats loops."""
 
     code: Compiled
     steps: int
@@ -169,38 +169,38 @@ class Runtime:
     events: list[int] = field(init=False, default_factory=list)
 
     def __call__(self) -> NoReturn:
-        """Too many steps."""
+        """Report too many steps."""
         raise EndlessError(f"warp {self.code.warp} executes more than {self.steps:,} instructions")
 
     def fail(self, line: int, text: str) -> NoReturn:
-        """Something wrong in a line."""
+        """Report an error in a line."""
         raise InputError(f"warp {self.code.warp}, line {line}: {text}")
 
     def end(self) -> NoReturn:
-        """No halt."""
+        """Report a missing halt."""
         raise InputError(f"warp {self.code.warp} runs past its end: a halt must end it")
 
     def wide(self, line: int, what: str, bits: int, value: Number) -> NoReturn:
-        """A value that a parameter register or an operand does not hold."""
+        """Report a value too wide for a parameter register or an operand."""
         self.fail(line, f"{what} must fit {bits} bits, not {value}")
 
     def see_operands(self, site: EventSite, row: Iterable[Number]) -> None:
-        """See that an operation of the machine holds its operands."""
+        """Check that the operands of a machine operation fit."""
         for operand, a in zip(isa.INSTRUCTIONS[site.name].operands, row, strict=False):
             if not a < 1 << operand.bits:
                 self.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
 
     def see_parameters(self, values: Mapping[str, Number]) -> None:
-        """See that the program has the parameters that the text uses."""
+        """Check that the program has the parameters that the text uses."""
         missing = sorted(self.code.parameters - values.keys())
         if missing:
             raise InputError(f"warp {self.code.warp}: the program has no parameter {missing[0]}")
 
     def rounds(self, count: Number) -> Iterable[Forget | None]:
-        """The rounds of a loop, for numbers that follow the parameters; a count below 1 is not kept.
+        """The rounds of a loop, for numbers that track the parameters; counts below 1 are equivalent.
 
-        With a function a round stands for many: the function gives a number for every register that the body
-        writes.
+        With a function, one round stands for many: the function gives a number for every register that the
+        body writes.
         """
         return itertools.repeat(None, int(count)) if count > 0 else ()
 
@@ -211,7 +211,7 @@ def _register(number: int) -> str:
 
 @dataclass
 class _PythonWriter:
-    """Python text for structured code; where `symbolic`, for numbers that follow the parameters."""
+    """Writes Python for structured code; with `symbolic`, for numbers that track the parameters."""
 
     symbolic: bool = False
     lines: list[str] = field(default_factory=list)
@@ -221,7 +221,7 @@ class _PythonWriter:
     blocks: int = 0
 
     def function(self, code: Block) -> None:
-        """The function `run`: events go to arrays, what is left of the steps is returned."""
+        """The function `run`: events go to arrays, and it returns the steps left."""
         self.put(0, "def run(values, n, events, columns, over):")
         self.put(1, "e = events.append")
         body = len(self.lines)
@@ -238,7 +238,7 @@ class _PythonWriter:
         self.lines.append("    " * depth + text)
 
     def block(self, block: Block, depth: int) -> None:
-        """Instructions; those with jumps among them in parts that are skipped or come again."""
+        """A block of instructions; with jumps, in parts that are skipped or repeated."""
         jumps = {
             n: x.target for n, x in enumerate(block.nodes) if isinstance(x, Line) and x.target is not None
         }
@@ -271,7 +271,7 @@ class _PythonWriter:
             self.put(depth, "break")
 
     def part(self, nodes: Sequence[Line | Loop], depth: int, more: int = 0) -> None:
-        """Instructions without jumps; `more` are counted besides."""
+        """Instructions without jumps; `more` is added to the count of steps."""
         if nodes or more:
             self.put(depth, f"n -= {len(nodes) + more}")
             self.put(depth, "if n < 0: over()")
@@ -295,7 +295,7 @@ class _PythonWriter:
                 self.instruction(node, self.guard(node, depth))
 
     def guard(self, line: Line, depth: int) -> int:
-        """The predicate; returns how deep the instruction stands then."""
+        """The predicate; returns the indentation of the instruction."""
         holds = _condition(line)
         if holds is None:
             return depth
@@ -329,7 +329,7 @@ class _PythonWriter:
             self.scalar(line, depth)
 
     def event(self, site: EventSite, depth: int) -> int:
-        """Note that a line happens; returns the number of the site."""
+        """Record that a line executes; returns the number of the site."""
         self.sites.append(site)
         number = len(self.sites) - 1
         self.put(depth, f"e({number})")
@@ -371,7 +371,7 @@ def _used(code: Block) -> set[str]:
 
 
 def _condition(line: Line) -> str | None:
-    """When an instruction happens, None for always."""
+    """When an instruction executes, or None for always."""
     if line.predicate == 0:
         return None if not line.sense else "False"
     return f"r{line.predicate}" if line.sense else f"not r{line.predicate}"

@@ -1,10 +1,10 @@
-"""Loops without bound: extend the check of some trip counts to all of them (docs/check.md).
+"""Loops without bound: extends the check of some trip counts to all of them (docs/check.md).
 
-In a run of n iterations a *cut* says how far every warp has come; it is consistent if every token taken
-before it is given before it. Between two consistent cuts each warp goes through the same whole iterations, so
-they can be repeated: what is ordered in the run is ordered in one that is a period longer. So when everything
-is right for one period of values of n, each with enough iterations between consistent cuts, it is for all
-greater ones.
+In a run of n iterations, a *cut* says how far each warp has come. It is consistent if every token taken
+before it was signalled before it. Between two consistent cuts, each warp executes the same whole iterations,
+so these can be repeated: what is ordered in the run is also ordered in a run that is one period longer. So if
+everything is correct for one period of values of n, each with enough iterations between consistent cuts, it
+is correct for all larger values.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MOST = 4000
 
 @dataclass(frozen=True)
 class Symbolic:
-    """The argument for some parameters, the others being fixed.
+    """The argument for some parameters, with the others fixed.
 
-    Up to `least` all values are alike, and from `full` on all loops run that a parameter repeats. `high` are
-    the values behind the last ones. `found` has what is alike for each such class of values, by the least
-    value of each parameter in it.
+    Up to `least`, all values behave alike; from `full` on, every loop that a parameter repeats runs. `high`
+    are the values after the last ones. `found` holds the common behaviour of each class of values, by the
+    smallest value of each parameter in it.
     """
 
     period: int
@@ -51,7 +51,7 @@ class Symbolic:
         depth: int,
         period: int = 1,
     ) -> Symbolic:
-        """See that nothing but numbers of iterations depends on some parameters; raises `UnlikeError`."""
+        """Check that only trip counts depend on some parameters; raises `UnlikeError`."""
         fixed_box: Box = {name: (v, v) for name, v in fixed.items()}
         types = {p.name: p.type for p in program.parameters if p.name in names}
         low, high = ({n: t.low for n, t in types.items()}, {n: t.high for n, t in types.items()})
@@ -81,11 +81,11 @@ class Symbolic:
 
     @property
     def room(self) -> int:
-        """Iterations between cuts: two windows, or one and a channel's tokens, besides the one put in."""
+        """Iterations between cuts: two windows, or one and a channel's tokens, besides the added one."""
         return 2 * self.period + self.depth + 2
 
     def show(self, one: Callable[[dict[str, int]], None]) -> None:
-        """Check enough values for all with `one`; raises what it raises, and `UnlikeError` to give up."""
+        """Check enough values with `one` to cover all; raises what it raises, or `UnlikeError` to stop."""
         enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:
@@ -105,7 +105,7 @@ class Symbolic:
                 enough[name] += count
 
     def points(self, enough: Mapping[str, int]) -> list[tuple[int, ...]]:
-        """The values that are checked, those of short runs first."""
+        """The values to check, those of short runs first."""
         ranges = [
             range(self.least[name], min(self.high[name], value + self.period))
             for name, value in enough.items()
@@ -115,7 +115,7 @@ class Symbolic:
         return sorted(itertools.product(*ranges), key=sum)
 
     def structure(self, values: Mapping[str, int], names: Collection[str]) -> Structure:
-        """The phases of a run that some parameters repeat, with the parts of the warps in them."""
+        """The phases of a run that some parameters repeat, with the warps' parts in them."""
         found = self.found[tuple(min(values[n], full) for n, full in self.full.items())]
         runs = {w: s.run(values, names) for w, s in found.warps.items()}
         streams = {w: s for w, (s, _) in runs.items()}

@@ -1,7 +1,7 @@
-"""The assembly text of a warp as structured code: blocks of instructions with loops and jumps in them.
+"""Parses the assembly text of a warp into structured code: instruction blocks, loops, jumps.
 
-Besides what `hw.assembly` reads, a text may hold two instructions that no machine has: `op LABEL` executes an
-instruction of the tile program, `arg rd, NAME` puts a parameter of it into a register.
+Besides what `hw.assembly` reads, a text may have two pseudo-instructions: `op LABEL` executes an instruction
+of the tile program, and `arg rd, NAME` puts one of its parameters into a register.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NAME = re.compile(r"[^\W\d]\w*$")
 class Line:
     """One instruction.
 
-    `fields` are its field values by name, registers as their numbers; `text` is the label of `op` and the
-    parameter of `arg`. It happens where `(predicate != 0) == sense`. `target` is the node of its own block
-    that a jump goes to; it may be the end of the block.
+    `fields` are its field values by name, with registers as numbers; `text` is the label of `op` or the
+    parameter of `arg`. It executes if `(predicate != 0) == sense`. `target` is the item of its own block that
+    a jump goes to, or the end of the block.
     """
 
     number: int
@@ -69,8 +69,8 @@ class Block:
 def parse(text: str, warp: int, registers: int = 32, channels: int | None = None) -> Block:
     """The code of a warp; raises `InputError` with warp and line.
 
-    A loop or jump names a label or, as the machine's own assembly has it, a number of instructions. A label
-    that ends the body of a loop directly behind it is an empty body.
+    A loop or jump names a label or, as in the machine's own assembly, a number of instructions. A label
+    directly after a loop makes an empty body.
     """
     return _Parser(warp, registers, channels).parse(text)
 
@@ -96,7 +96,7 @@ class _Parser:
             label = _LABEL.match(line)
             if label:
                 if label[1] in self.labels:
-                    self.fail(number, f"label {label[1]} stands twice")
+                    self.fail(number, f"label {label[1]} is defined twice")
                 self.labels[label[1]] = len(self.items)
                 self.items.append(label[1])
             else:
@@ -108,7 +108,7 @@ class _Parser:
         raise InputError(f"warp {self.warp}, line {number}: {text}")
 
     def instruction(self, number: int, line: str) -> Line:
-        """An instruction; where a loop ends or a jump goes is noted for later."""
+        """An instruction; ends of loops and targets of jumps are resolved later."""
         match = _LINE.match(line)
         if match is None:
             self.fail(number, f"unknown instruction {line!r}")
@@ -169,7 +169,7 @@ class _Parser:
         return int(digits)
 
     def block(self, low: int, high: int, depth: int) -> Block:
-        """The items from `low` up to, not including, `high`."""
+        """The items from `low` up to, but not including, `high`."""
         nodes: list[Line | Loop] = []
         #: The node that stands at or first after an item of this block.
         at: dict[int, int] = {}
@@ -186,7 +186,7 @@ class _Parser:
                     self.fail(line.number, f"loops nest deeper than {DEEPEST}")
                 end = self.place(item - 1, line, length=True)
                 if not item <= end <= high:
-                    self.fail(line.number, "loop must end behind itself and inside of the loop around it")
+                    self.fail(line.number, "loop must end after its start and inside the enclosing loop")
                 nodes.append(Loop(line, self.block(item, end, depth + 1)))
                 item = end
             else:

@@ -1,7 +1,7 @@
-"""The tracer: every instance of every instruction of a run, when it happens and where it works, as arrays.
+"""The tracer: every instance of every instruction of a run, with its time and regions, as arrays.
 
-A run is followed for given values of the parameters. Instances whose predicate is false and those in branches
-that are not taken are not part of it, so every access is certain and its region known (docs/ir.md).
+A run is followed for given parameter values. Instances whose predicate is false, and those in branches not
+taken, are not part of it. So every access is certain and its region known (docs/ir.md).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Rows:
-    """All executions of one instruction of the text, in their order.
+    """All executions of one instruction of the text, in order.
 
-    `loops` are the numbers of the loops around it, outermost first; loops are counted through the text from
-    0. `time` is the place of each in the order of all instances, `iteration` (loops × rows) the numbers of
-    the iterations, from 0. An access is None where its address is not known (ANY); accesses are those of
-    `sw.ir.intrinsics.effects`. `operands` (operands × rows) are the values, unsigned, of what an
-    instruction of the machine states (`stated_operands`).
+    `loops` are the numbers of the enclosing loops, outermost first; loops are numbered through the text from
+    0. `time` is the position of each execution in the order of all instances, and `iteration` (loops × rows)
+    its iteration numbers, from 0. An access is None if its address is unknown (ANY); accesses are those of
+    `sw.ir.intrinsics.effects`. `operands` (operands × rows) are the unsigned values that an instruction of
+    the machine states (`stated_operands`).
     """
 
     instruction: Instruction
@@ -76,7 +76,7 @@ class Trace:
 
     @cached_property
     def row(self) -> npt.NDArray[np.int32]:
-        """By instance the number of its instruction in the text."""
+        """By instance, the number of its instruction in the text."""
         found = np.zeros(self.count, np.int32)
         for n, rows in enumerate(self.rows):
             found[rows.time] = n
@@ -84,7 +84,7 @@ class Trace:
 
     @cached_property
     def warp(self) -> Array:
-        """By instance its warp, -1 for none."""
+        """By instance, its warp, or -1 for none."""
         warps = [r.instruction.warp for r in self.rows]
         return np.array([-1 if w is None else w for w in (*warps, None)], np.int64)[self.row]
 
@@ -105,13 +105,13 @@ class Trace:
 
 
 class TooLongError(IRError):
-    """A run of more instances than a trace may have, which says nothing of the program itself."""
+    """A run with more instances than a trace may have; this says nothing about the program itself."""
 
 
 def trace(program: Program, values: Mapping[str, int] | None = None, most: int = LARGEST) -> Trace:
-    """The trace of a program without `while` for values of its parameters.
+    """The trace of a program without `while` for given parameter values.
 
-    Raises `IRError` for what fails at run time, for a missing parameter, and for more than `most` instances
+    Raises `IRError` for a run-time failure, for a missing parameter, and for more than `most` instances
     (`TooLongError`).
     """
     given = dict(values or {})
@@ -140,14 +140,14 @@ def stated_operands(s: Instruction) -> dict[int, Expr]:
 
 
 class _CarriedError(Exception):
-    """A scalar is handed on from iteration to iteration, so iterations cannot be taken together."""
+    """A scalar is carried from iteration to iteration, so iterations cannot be processed together."""
 
 
 @dataclass
 class _Rows:
-    """Visits of one place of the control flow, worked on together: values of variables, and iterations.
+    """Visits of one point of the control flow, processed together: values of variables, and iterations.
 
-    The value of a scalar is None where it depends on the iteration before.
+    The value of a scalar is None if it depends on the iteration before.
     """
 
     size: int
@@ -161,7 +161,7 @@ class _Rows:
 
 @dataclass
 class _Tracer:
-    """Follows the statements; times follow from the text and the iterations, once all loops are known."""
+    """Executes the statements; times follow from text and iterations once all loops are known."""
 
     program: Program
     values: Mapping[str, int]
@@ -201,9 +201,10 @@ class _Tracer:
         return Trace(self.program, self.values, tuple(timed), self.count)
 
     def _times(self, found: Sequence[Rows]) -> list[Array]:
-        """By instruction the places of its executions in the order of all.
+        """By instruction, the position of its executions in the order of all.
 
-        Each gets a number by the text and the iterations, as if all loops ran as often as they do at most.
+        Each gets a number from the text and the iterations, as if every loop always ran its maximum number of
+        times.
         """
         at: dict[int, int] = {}
         size: dict[int, int] = {}
@@ -258,7 +259,7 @@ class _Tracer:
         _meet(rows, assigned((*s.body, *s.orelse)), ends)
 
     def loop(self, s: For, rows: _Rows) -> None:
-        """All iterations of all rows at once, or of one row one after the other."""
+        """All iterations, of all rows at once or of one row after the other."""
         start, stop, step = (self.column(e, rows, s.where) for e in (s.start, s.stop, s.step))
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
@@ -297,7 +298,7 @@ class _Tracer:
         _meet(rows, targets, ends)
 
     def instruction(self, s: Instruction, rows: _Rows) -> None:
-        """The rows in which it happens, and where it reads and writes there."""
+        """The rows in which it executes, and its regions there."""
         if s.when is not None:
             rows = rows.take(np.flatnonzero(self.column(s.when, rows, s.where)))
         self.count += rows.size
@@ -309,7 +310,7 @@ class _Tracer:
         self.parts.setdefault(id(s), []).append(part)
 
     def ends(self, access: Region, rows: _Rows, s: Instruction) -> tuple[Array, Array]:
-        """Start and stop of a region in every row; raises `IRError` where it is outside of its buffer."""
+        """Start and stop of a region in every row; raises `IRError` if it is outside its buffer."""
         where = access.where or s.where
         start, stop = (
             np.stack([self.column(e, rows, where) for e in ends])
@@ -366,7 +367,7 @@ class _Tracer:
 
 
 def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) -> None:
-    """Set scalars where several ways meet that together are taken by all rows."""
+    """Merge scalars where paths meet that together cover all rows."""
     for name in names:
         found = [(index, some.values.get(name)) for index, some in ends]
         if len(ends) == 1:

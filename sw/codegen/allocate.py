@@ -1,8 +1,8 @@
-"""Registers for code: which values live where, and the machine's register of each.
+"""Register allocation: which values are live where, and the machine register of each.
 
-No value is ever spilled: there is no memory that scalars could go to. Liveness is exact, along the edges of
-loops and jumps; registers are then given out in the order of the first definition, each value the lowest one
-that nothing alive beside it has, preferably that of a value it is copied from or to.
+No value is ever spilled: there is no memory for scalars. Liveness is exact, along the edges of loops and
+jumps. Registers are assigned in the order of the first definition: each value gets the lowest free one,
+preferably that of a value it is copied from or to.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _exits(operations: list[VirtualInstruction]) -> list[list[int]]:
 
 
 def pressure(code: Code, live: list[int]) -> list[int]:
-    """How many registers, r0 not counted, hold values at each operation, its result included.
+    """How many registers, not counting r0, are live at each operation, including its result.
 
     `live` is `live_out` of the code.
     """
@@ -81,7 +81,7 @@ def pressure(code: Code, live: list[int]) -> list[int]:
 
 
 def allocate(code: Code, live: list[int] | None = None) -> Allocation:
-    """Give registers out, as few as the order of definitions leads to; `live` is `live_out`, if known."""
+    """Assign registers, as few as this order of definitions allows; `live` is `live_out`, if known."""
     operations = code.operations
     live = live_out(code) if live is None else live
     beside = [0] * code.registers

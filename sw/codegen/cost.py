@@ -1,4 +1,4 @@
-"""What an expression costs on the sequencer: what canonical form is written to keep small.
+"""The cost of an expression on the sequencer, which canonical form is written to keep low.
 
 The table is that of docs/isa.md, with every part of an expression evaluated: 36 turns per quotient or
 remainder, 1 for everything else; those by powers of two are shifts and masks. A negation is free, since
@@ -18,7 +18,7 @@ QUOTIENT, STEP = (isa.INSTRUCTIONS[name].turns for name in ("div", "add"))
 
 @functools.lru_cache(maxsize=1 << 17)
 def turns(expr: Expr) -> int:
-    """Turns of an expression."""
+    """Turns to evaluate an expression."""
     if not isinstance(expr, Apply):
         return 0
     return operator_turns(expr) + sum(map(turns, expr.args))
@@ -34,5 +34,5 @@ def operator_turns(expr: Apply) -> int:
 
 
 def power_of_two(expr: Expr) -> bool:
-    """Whether it is a constant that a shift or a mask does for."""
+    """Whether it is a constant for which a shift or a mask suffices."""
     return isinstance(expr, Const) and expr.value > 0 and expr.value & (expr.value - 1) == 0

@@ -1,4 +1,4 @@
-"""From a tile program of one warp to the words of instruction memory."""
+"""Generates instruction memory words from the tile program of one warp."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _JUMP_LIMIT = 1 << isa.layout("jump")["offset"].width - 1
 
 
 def generate(program: Program, config: MachineConfig, name: str, *, uniform: bool = False) -> list[int]:
-    """The words of a warp's program, ended by `halt`.
+    """The words of a warp's program, with a final `halt`.
 
     `program` has the instructions of one warp, all of the machine, with expressions as operands, and no
-    parameters; `name` stands before messages. With `uniform` what grows with the problem takes the same
-    instructions whatever it is (docs/codegen.md). Raises `InputError` when registers, loop depth, channels or
-    instruction memory of the configuration do not suffice, and for what a warp cannot execute.
+    parameters; `name` starts every message. With `uniform`, values that grow with the problem use the same
+    instructions for any size (docs/codegen.md). Raises `InputError` if registers, loop depth, channels or
+    instruction memory of the configuration are too small, and for anything that a warp cannot execute.
     """
     if program.parameters:
         given = ", ".join(p.name for p in program.parameters)
@@ -61,7 +61,7 @@ def compiled(
 
 
 class ProgramTooLongError(InputError):
-    """The instruction memory does not hold the program of a warp: it must be `times` as large."""
+    """A warp's program does not fit its instruction memory, which must be `times` as large."""
 
     def __init__(self, text: str, times: float):
         super().__init__(text)
@@ -69,7 +69,7 @@ class ProgramTooLongError(InputError):
 
 
 def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, name: str) -> None:
-    """Raise `InputError` for more than the machine has, naming where it is needed."""
+    """Raise `InputError` if the machine's resources are exceeded, naming the place."""
 
     def refuse(resource: str, needed: int, there: int, index: int) -> None:
         if needed > there:
@@ -85,7 +85,7 @@ def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, 
 
 
 def _deepest(code: Code) -> int:
-    """The index of the first operation inside of most loops."""
+    """The index of the first operation inside the most loops."""
     depths = [0] * (len(code.operations) + 1)
     for i, o in enumerate(code.operations):
         if o.name == "loop":
@@ -139,7 +139,7 @@ def _within(value: int, low: int, high: int, what: str) -> int:
 
 
 def _check_instruction(s: Statement, config: MachineConfig, name: str, *, generic: bool) -> None:
-    """Raise `InputError` for what no warp of this machine can execute."""
+    """Raise `InputError` for anything that no warp of this machine can execute."""
     spec = isa.INSTRUCTIONS.get(s.name)
     if s.name in ("wait", "signal"):
         channel = dict(s.operands).get("channel")

@@ -1,4 +1,4 @@
-"""How often loops run and branches are taken, as far as that is known, and what follows for their form."""
+"""Known trip counts of loops and outcomes of branches, and the loop forms that they allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREDICATED = 2
 
 
 def trip_count(loop: For) -> int | None:
-    """How often a loop runs, where its bounds are constants."""
+    """The trip count of a loop whose bounds are constants."""
     start, stop, step = loop.start, loop.stop, loop.step
     if isinstance(start, Const) and isinstance(stop, Const) and isinstance(step, Const) and step.value:
         return len(range(start.value, stop.value, step.value))
@@ -29,7 +29,7 @@ def trip_count(loop: For) -> int | None:
 
 
 def expected_trips(loop: For) -> float:
-    """How often a loop runs: known, or the middle of what the ranges of its bounds allow."""
+    """The expected trip count of a loop: known, or the middle of what the ranges of its bounds allow."""
     count = trip_count(loop)
     if count is not None:
         return count
@@ -40,7 +40,7 @@ def expected_trips(loop: For) -> float:
 
 
 def likelihood(condition: Expr) -> float:
-    """How likely a condition holds: values in a range are taken as equally frequent."""
+    """The probability of a condition: values in a range are taken as equally likely."""
     low, high = bounds(condition)
     if low == high:
         return float(low)
@@ -62,9 +62,9 @@ def likelihood(condition: Expr) -> float:
 
 
 def simplify(program: Program) -> Program:
-    """The program without loops of no or one step, branches of known conditions, and small branches.
+    """The program without loops of zero or one iteration, decided branches, and small branches.
 
-    What a small branch guards is predicated instead.
+    The contents of a small branch are predicated instead.
     """
     return dataclasses.replace(program, body=_body(program.body, {}))
 
@@ -114,7 +114,7 @@ def _branch(s: If, values: dict[str, Expr]) -> Sequence[Statement]:
 
 
 def _worth(condition: Expr, then: tuple[Statement, ...], other: tuple[Statement, ...]) -> bool:
-    """Whether predicates are not dearer than jumps: operands are computed whatever a predicate is."""
+    """Whether predicates cost no more than jumps: operands are computed whatever a predicate is."""
     free = set(condition.walk())
     mine, others = (
         {part for s in body if isinstance(s, Instruction) for e in evaluated(s) for part in e.walk()} - free

@@ -1,4 +1,4 @@
-"""Statements of one warp become operations on any number of registers (docs/codegen.md, "Code").
+"""Lowers the statements of one warp to operations on virtual registers (docs/codegen.md, "Code").
 
 Operands and parameters of an operation are computed before the waits that stand right before it: what is
 between a wait and its operation delays the operation.
@@ -36,12 +36,12 @@ GENERIC = "generic"
 
 
 def lower(program: Program, *, simple: bool = False, exact: bool = False, uniform: bool = False) -> Code:
-    """The operations of a program; instructions of other names than the machine's count as one each.
+    """The operations of a program; instructions that the machine does not have count as one each.
 
-    Parameters of the program are taken to be in registers. `simple` tells that `simplify` has nothing to do.
-    With `uniform` what grows with the problem takes the same instructions whatever it is (`Growth`).
-    Raises `InputError` for a `while`, and, if the code is to be `exact`, for loops whose number of steps may
-    not fit 32 bits.
+    Parameters of the program are assumed to be in registers. With `simple`, `simplify` has nothing to do.
+    With `uniform`, values that grow with the problem use the same instructions for any size (`Growth`).
+    Raises `InputError` for a `while`, and, if the code must be `exact`, for loops whose trip count may exceed
+    32 bits.
     """
     return _Lowering(program if simple else simplify(program), exact, uniform).code()
 
@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 
 class _Lowering:
-    """State along the program: where variables are, what parameter registers hold."""
+    """State during lowering: where variables are, and what parameter registers hold."""
 
     def __init__(self, program: Program, exact: bool, uniform: bool):
         self.program, self.exact, self.uniform = program, exact, uniform
@@ -71,7 +71,7 @@ class _Lowering:
         self.loop_end = self.landing = -1
 
     def code(self) -> Code:
-        """All of it, ended by halt."""
+        """The whole program, with a final halt."""
         for p in self.program.parameters:
             if p.name in self.needed:
                 self.places[p.name] = self.to.register()
@@ -99,7 +99,7 @@ class _Lowering:
             i = waits + 1
 
     def prepare(self, s: Statement) -> Finish:
-        """Emit what can stand before a statement's waits; the rest is emitted by what comes back."""
+        """Emit what can precede a statement's waits; the returned function emits the rest."""
         match s:
             case Assign(target, value):
                 if target in self.needed:
@@ -120,7 +120,7 @@ class _Lowering:
         return not any(isinstance(x, Instruction) or _target(x) in self.needed for x in nested)
 
     def assign(self, target: str, value: Expr) -> None:
-        """A scalar takes a value, in the register that it keeps."""
+        """Assign a scalar, in the register that it keeps."""
         register = self.places[target] if target in self.places else self.to.register()
         growth = self.growths.get(target, Growth.NONE)
         self.value(guarded(value), growth, register)
@@ -135,7 +135,7 @@ class _Lowering:
             return self.select.value(expr, target)
 
     def write_parameters(self, s: Statement) -> None:
-        """Write the parameter registers that all of a statement wants to hold the same."""
+        """Write the parameter registers for which all of a statement wants the same value."""
         for name, expr in self.wanted.of(s).items():
             if expr is None or self.held.holds(name, expr):
                 continue
@@ -151,7 +151,7 @@ class _Lowering:
                 self.to.emit("param", sources=(register,), number=number)
 
     def instruction(self, s: Instruction) -> Finish:
-        """Operands first; what comes back issues the instruction."""
+        """Emit operands; the returned function issues the instruction."""
         predicate: Predicate | None = None
         if s.when is not None:
             low, high = bounds(s.when)
@@ -186,7 +186,7 @@ class _Lowering:
         self.to.emit(name, None, registers, None, predicate, number=number).label = label
 
     def loop(self, s: For) -> Finish:
-        """Count and first value of the variable first; what comes back is the loop."""
+        """Emit trip count and first value of the variable; the returned function emits the loop."""
         count = trip_count(s)
         self.write_parameters(s)
         used = s.variable in self.needed
@@ -211,7 +211,7 @@ class _Lowering:
         return finish
 
     def repeat(self, s: For, certain: bool, variable: int, step: int) -> None:
-        """The loop's body, its variable's step, and what the machine asks of a loop's end."""
+        """The loop's body, its variable's step, and what the machine requires at a loop's end."""
         start = self.to.here
         wants = self.wanted.of(s)
         before = dict(self.held.values)
@@ -231,7 +231,7 @@ class _Lowering:
             self.held.merge(before)
 
     def trips(self, s: For) -> int:
-        """How often a loop runs whose bounds are no constants."""
+        """The trip count of a loop whose bounds are not constants."""
         low, high = bounds(s.step)
         if self.exact and low <= 0 <= high:
             raise InputError(f"{self.program.name}: the step of a loop must be known to be not 0: {s.step}")
@@ -244,7 +244,7 @@ class _Lowering:
         return self.select.value(guarded(length))
 
     def branch(self, s: If) -> Finish:
-        """The condition first; what comes back is the branch, with jumps."""
+        """Emit the condition; the returned function emits the branch, with jumps."""
         self.write_parameters(s)
         register, sense = self.select.truth(guarded(s.condition))
         chance = likelihood(s.condition)

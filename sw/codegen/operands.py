@@ -1,4 +1,4 @@
-"""What of a program a warp evaluates: operands, parameters, predicates; regions only describe."""
+"""The parts of a program that a warp evaluates: operands, parameters, predicates; regions only describe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_MEMORY = frozenset(("memory", "load_stride", "store_stride", "conv_line"))
 
 
 class Growth(enum.Enum):
-    """What a value has to do with the size of the problem."""
+    """How a value relates to the size of the problem."""
 
     NONE = "none"
     #: How often something happens: what only waits and signals depend on.
@@ -36,7 +36,7 @@ def is_engine(instruction: Instruction) -> bool:
 
 
 def parameters(instruction: Instruction) -> dict[str, Expr]:
-    """The parameter registers that an engine operation reads, with the values it wants there."""
+    """The parameter registers that an engine operation reads, with the values it needs."""
     if not is_engine(instruction):
         return {}
     given = {name: value for name, value in instruction.operands if isinstance(value, Expr)}
@@ -44,10 +44,10 @@ def parameters(instruction: Instruction) -> dict[str, Expr]:
 
 
 def operands(instruction: Instruction) -> dict[str, Expr]:
-    """Expressions that must be in registers when an instruction is issued.
+    """Expressions that must be in registers when an instruction issues.
 
-    Regions beside the operands of the machine's own instructions only describe; for others they are all
-    that is known of addresses, and both ends of every interval count.
+    For the machine's own instructions, regions only describe. For others, they are all that is known of
+    addresses, and both ends of every interval count.
     """
     intrinsic = INTRINSICS.get(instruction.name)
     if instruction.name in ("wait", "signal"):
@@ -75,7 +75,7 @@ def operands(instruction: Instruction) -> dict[str, Expr]:
 
 @functools.cache
 def _order(name: str) -> dict[str, int]:
-    """The places of an instruction's operands."""
+    """The order of an instruction's operands."""
     return {o.name: i for i, o in enumerate(isa.INSTRUCTIONS[name].operands)}
 
 
@@ -99,7 +99,7 @@ def evaluated(instruction: Instruction) -> Iterator[Expr]:
 def modified(
     statement: Statement, nested: Callable[[Statement], frozenset[str]] | None = None
 ) -> frozenset[str]:
-    """Scalars and loop variables that a statement changes; `nested` tells it of those in it, if known."""
+    """Scalars and loop variables that a statement changes; `nested` gives those of nested ones, if known."""
     own: frozenset[str] = frozenset()
     if isinstance(statement, Assign):
         own = frozenset((statement.target,))
@@ -109,7 +109,7 @@ def modified(
 
 
 def unbounded(program: Program) -> set[str]:
-    """Scalars that several statements assign, and what depends on them: types tell nothing of them."""
+    """Scalars assigned by several statements, and what depends on them: their types tell nothing."""
     found = {name for name, times in assigned(program.body).items() if times > 1}
     changed = bool(found)
     while changed:
@@ -139,7 +139,7 @@ class Uses:
         return behind(set().union(*self._roots.values()), self._sources)
 
     def growths(self) -> dict[str, Growth]:
-        """Scalars that nothing but values of one growth are computed from, but for those of none."""
+        """Scalars that are computed only from values of one growth, not counting those without growth."""
         found: dict[str, Growth] = {}
         for growth in (Growth.COUNT, Growth.MEMORY):
             others = set().union(*(roots for key, roots in self._roots.items() if key is not growth))
@@ -166,12 +166,12 @@ def growth_of(operand: str) -> Growth:
 
 
 def growth_of_condition(instruction: Instruction) -> Growth:
-    """How what an instruction's predicate depends on grows."""
+    """The growth of what an instruction's predicate depends on."""
     return Growth.COUNT if instruction.name in ("wait", "signal") else Growth.NONE
 
 
 def behind(roots: Iterable[str], sources: Mapping[str, Iterable[str]]) -> set[str]:
-    """The names and those that their values come from."""
+    """The names, and the names that their values come from."""
     found: set[str] = set()
     waiting = list(roots)
     while waiting:

@@ -1,7 +1,7 @@
-"""Where parameter registers are written: as far outside as all operations want the same value.
+"""Places writes to parameter registers as far out of loops as all operations agree on the value.
 
-A parameter register keeps its value, and there is one of each per warp. Writing is worth moving out of a loop
-in which no operation wants another value and nothing changes the value's variables.
+A warp has one copy of each parameter register, which keeps its value. A write can move out of a loop in which
+no operation needs another value and nothing changes the value's variables.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MASK = (1 << 32) - 1
 
 
 class Wanted:
-    """What every statement of a program wants parameter registers to hold.
+    """The parameter values that each statement of a program needs.
 
-    `mutable` names scalars of whose values nothing is known. A parameter of an operation that may not happen
-    is cut to its width, unless its range shows that it fits: a value too wide is an error even if nothing
-    reads it. Of mutable scalars that is taken for granted.
+    `mutable` names scalars whose values are unknown. A parameter of an operation that may not execute is cut
+    to its width, unless its range shows that it fits, because a value too wide is an error even if nothing
+    reads it. Mutable scalars are assumed to fit.
     """
 
     def __init__(self, mutable: set[str]):
@@ -38,7 +38,7 @@ class Wanted:
         self._changes: dict[int, tuple[Statement, frozenset[str]]] = {}
 
     def of(self, statement: Statement) -> Wants:
-        """What the statement wants; the same for all that is nested in it, or None."""
+        """The value that the statement, with everything nested in it, needs; None if they differ."""
         found = self._known.get(id(statement))
         if found is None:
             # The statement is kept with its wants, so that its identity stays its own.
@@ -46,7 +46,7 @@ class Wanted:
         return found[1]
 
     def changes(self, statement: Statement) -> frozenset[str]:
-        """What the statement and all that is nested in it change, as `modified` has it."""
+        """What the statement, with everything nested in it, changes, as `modified` returns it."""
         found = self._changes.get(id(statement))
         if found is None:
             found = self._changes[id(statement)] = statement, modified(statement, self.changes)
@@ -69,7 +69,7 @@ class Wanted:
                 return {}
 
     def _settled(self, around: Statement, body: Iterable[Statement]) -> Wants:
-        """What all statements of a body want, as long as the body does not change it."""
+        """What all statements of a body need, as long as the body does not change it."""
         found: Wants = {}
         for s in body:
             for name, expr in self.of(s).items():
@@ -87,16 +87,16 @@ class Wanted:
 
 
 def fits(name: str, expr: Expr) -> bool:
-    """Whether a parameter register is wide enough for all that an expression may be."""
+    """Whether a parameter register is wide enough for all values of an expression."""
     bits = isa.PARAMETERS[name].bits
     low, high = bounds(expr)
     return bits >= 32 or (low >= 0 and high < 1 << bits)
 
 
 def safe(i: Instruction, name: str, expr: Expr) -> Expr:
-    """What a parameter is set to for an operation: cut to its width, if it might not fit.
+    """The value to write for an operation: cut to its width if it might not fit.
 
-    The same for all operations that want the same, whatever their predicates.
+    It is the same for all operations that need the same value, whatever their predicates.
     """
     if i.when is None or fits(name, expr):
         return expr
@@ -113,7 +113,7 @@ def check(program: str, name: str, expr: Expr) -> None:
 
 
 class Held:
-    """What the parameter registers hold as code is emitted in order; None where that is not known."""
+    """What the parameter registers hold while code is emitted in order; None if unknown."""
 
     def __init__(self) -> None:
         self.values: dict[str, Expr | None] = {}
@@ -123,13 +123,13 @@ class Held:
         return self.values.get(name, UNSTATED) == expr
 
     def forget(self, changed: AbstractSet[str]) -> None:
-        """These variables have another value now."""
+        """These variables have changed."""
         for name, expr in self.values.items():
             if not (expr is None or isinstance(expr, Const)) and _uses(expr, changed):
                 self.values[name] = None
 
     def merge(self, other: dict[str, Expr | None]) -> None:
-        """Control comes from here or from elsewhere."""
+        """Control may come from here or from elsewhere."""
         for name in self.values.keys() | other.keys():
             if self.values.get(name, UNSTATED) != other.get(name, UNSTATED):
                 self.values[name] = None

@@ -1,4 +1,4 @@
-"""Selection of instructions for scalar expressions: immediate forms, shifts, predicates, moves."""
+"""Instruction selection for scalar expressions: immediate forms, shifts, predicates, moves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEGATED = {Op.LT: Op.LE, Op.LE: Op.LT, Op.EQ: Op.NE, Op.NE: Op.EQ}
 
 
 class Selector:
-    """Emits the instructions of expressions; `places` says in which register each variable is."""
+    """Emits the instructions of expressions; `places` maps each variable to its register."""
 
     def __init__(self, emitter: Emitter, places: Mapping[str, int]):
         self.to = emitter
@@ -46,9 +46,9 @@ class Selector:
 
     @contextmanager
     def growing(self, growth: Growth) -> Iterator[None]:
-        """What is emitted inside takes the same instructions however large the problem is.
+        """What is emitted inside uses the same instructions for any problem size.
 
-        `WIDE` bring a constant into a register, and what is added to an address is always in one.
+        `WIDE` instructions load a constant, and an address increment is always in a register.
         """
         before, self.growth = self.growth, growth
         try:
@@ -57,9 +57,9 @@ class Selector:
             self.growth = before
 
     def value(self, expr: Expr, target: int | None = None) -> int:
-        """The register that holds the value (truth values as 0 and 1); `target`, if given.
+        """The register that holds the value (booleans as 0 and 1); `target`, if given.
 
-        The target is written only by the last instructions, after all variables were read.
+        Only the last instructions write the target, after all variables have been read.
         """
         if isinstance(expr, Const):
             return self.to.constant(expr.value, target, least=1 if self.growth is Growth.NONE else WIDE)
@@ -116,12 +116,12 @@ class Selector:
         return target
 
     def _pair(self, left: Expr, right: Expr) -> tuple[int, int]:
-        """Both operands, a repeated one once."""
+        """Both operands; a repeated one is evaluated once."""
         a = self.value(left)
         return a, a if left == right else self.value(right)
 
     def _multiply(self, left: Expr, right: Expr, target: int | None) -> int:
-        """A product; of a factor that takes more than an immediate, shifts and one addition are quicker."""
+        """A product; for a factor too large for an immediate, shifts and one addition are faster."""
         if isinstance(left, Const):
             left, right = right, left
         if not isinstance(right, Const):
@@ -181,7 +181,7 @@ class Selector:
         return self._emit(name, target, (left, self.to.constant(value)))
 
     def truth(self, expr: Expr) -> Predicate:
-        """A register and a sense: the condition holds where (register != 0) == sense."""
+        """A register and a sense: the condition holds if (register != 0) == sense."""
         if isinstance(expr, Const):
             return ZERO, not expr.value
         if isinstance(expr, Var):
@@ -271,7 +271,7 @@ class Selector:
         return self._emit("or", target, (a, b))
 
     def _select(self, condition: Expr, then: Expr, other: Expr, target: int | None) -> int:
-        """A choice; what differs from the target alone is moved by a predicate."""
+        """A choice; a side that differs from the target is moved by a predicated instruction."""
         if isinstance(condition, Const):
             return self.value(then if condition.value else other, target)
         (register, sense) = self.truth(condition)
@@ -288,7 +288,7 @@ class Selector:
         return self._emit("select", target, (register, a, b))
 
     def _move(self, value: Expr, target: int, predicate: Predicate) -> int:
-        """Bring a value into a register that keeps its own where the predicate does not hold."""
+        """Move a value into a register that keeps its own value if the predicate is false."""
         if isinstance(value, Const) and len(pieces(value.value)) <= 1:
             self.to.constant(value.value, target, predicate)
             return target
@@ -326,9 +326,9 @@ def reciprocal(divisor: int, high: int) -> tuple[int, int] | None:
 
 
 def guarded(expr: Expr, guard: Expr | None = None) -> Expr:
-    """The expression with divisors that may be 0 replaced by 1 where it is not evaluated.
+    """The expression with divisors that may be 0 replaced by 1 if the division is not evaluated.
 
-    The machine computes both sides of a choice, and operands of operations that do not happen.
+    The machine computes both sides of a choice, and operands of operations that do not execute.
     """
     if not isinstance(expr, Apply) or not may_trap(expr):
         return expr

@@ -1,4 +1,4 @@
-"""Code with any number of registers: what statements become before registers are given out.
+"""Code on virtual registers: the result of lowering, before register allocation.
 
 Operations are the machine's instructions, in a line as in instruction memory. Registers are numbers; 0 is the
 machine's r0.
@@ -25,14 +25,14 @@ WIDE = 2
 
 
 def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
-    """Whether a signed field holds the value; the field of the immediate forms where none is given."""
+    """Whether a signed field holds the value; by default, the field of the immediate forms."""
     return -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def pieces(value: int, least: int = 1) -> list[int]:
-    """Immediates of `li`, then of `lih`s, each signed as the field wants it, most significant first.
+    """Immediates of `li`, then of `lih`s, each signed to fit its field, most significant first.
 
-    At least so many, whatever the value.
+    There are at least this many, whatever the value.
     """
     found: list[int] = []
     while len(found) + 1 < least or not fits(value, _LI_BITS):
@@ -44,7 +44,7 @@ def pieces(value: int, least: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class VirtualInstruction:
-    """One instruction: registers in field order, immediate, number of its channel or parameter, predicate.
+    """One instruction: registers in field order, immediate, channel or parameter, predicate.
 
     `link` is, for a loop, the index of the last operation of its body; for a jump, that of the operation
     where it continues. `weight` is how often it is executed, as far as that is known, and `certain` tells of
@@ -65,7 +65,7 @@ class VirtualInstruction:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Registers whose value it needs; a predicated one may leave its target as it is."""
+        """Registers whose value it needs; a predicated instruction may keep its target."""
         if self.predicate is None:
             return self.sources
         if self.target is None:
@@ -86,7 +86,7 @@ class Code:
 
 
 class Emitter:
-    """Appends operations with the weight of the place."""
+    """Appends operations with the weight of their position."""
 
     def __init__(self) -> None:
         self.code = Code()
@@ -120,9 +120,9 @@ class Emitter:
         *,
         least: int = 1,
     ) -> int:
-        """Bring a constant into a register, by at least so many instructions.
+        """Load a constant into a register, with at least this many instructions.
 
-        0 is there already where no target is asked for.
+        0 already has a register if no target is given.
         """
         if value == 0 and target is None:
             return ZERO
@@ -134,7 +134,7 @@ class Emitter:
         return target
 
     def copy(self, source: int, target: int | None) -> int:
-        """Bring a register into another one, if another is asked for."""
+        """Copy a register to another one, if another is given."""
         if target is None or target == source:
             return source
         self.emit("addi", target, (source,), 0)
@@ -142,7 +142,7 @@ class Emitter:
 
     @contextmanager
     def weighted(self, factor: float) -> Iterator[None]:
-        """What is appended inside is executed that many times for each time outside."""
+        """Operations appended inside are executed this many times per execution outside."""
         before, self.weight = self.weight, self.weight * factor
         try:
             yield

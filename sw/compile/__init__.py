@@ -1,1 +1,1 @@
-"""From a network to one program of the machine: memory, tiles, warps, configurations (docs/compile.md)."""
+"""Compiles a network into one program of the machine: memory, tiles, warps, bitstreams (docs/compile.md)."""

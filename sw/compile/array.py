@@ -1,7 +1,7 @@
-"""Matrix products and convolutions as the array executes them: operands, loops around them, tiles.
+"""Matrix products and convolutions as the array executes them: operands, loop nest, tiles.
 
-Both multiply A [m, k] by B [k, n] inside loops over batches. B of a convolution are the patches of images, or
-pixels as they lie in memory.
+Both multiply A [m, k] by B [k, n] inside loops over batches. For a convolution, B is the patches of images,
+or pixels as they are in memory.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ AXIS = {"a": "m", "b": "n"}
 
 @dataclass(frozen=True)
 class ArrayProblem:
-    """A product or a convolution, where its tensors lie, and how tiles find the operands of its epilogue.
+    """A product or convolution: the layout of its tensors, and how tiles address the epilogue's operands.
 
-    `views` are matrices, by "a", "b", "c" and number of the operand of the epilogue; "b" of patches are
-    images [channel, row, column]. `moves` holds the elements that each of them moves on with loops over
-    batches, of which `outer` are around all others; those over images and rows of outputs are inside.
-    `zeros` are the zero points of A and B. `direct`: B is loaded as it lies, not as patches. `images` holds
-    the elements from one row of outputs to the next, by operand or `"result"`, where any have gaps; tiles are
-    bands of such rows where they are `segmented`.
+    `views` are matrices, by "a", "b", "c" and the numbers of the epilogue's operands; "b" of patches is
+    images [channel, row, column]. `moves` holds the strides, in elements, of each in the batch loops. The
+    `outer` ones enclose all other loops; those over images and output rows are inside. `zeros` are the zero
+    points of A and B. `direct`: B is loaded as it is, not as patches. `images` holds the elements from one
+    output row to the next, by operand or `"result"`, if any have gaps; with `segmented`, tiles are bands of
+    such rows.
     """
 
     operator: MatrixProduct | ImageConvolution
@@ -67,38 +67,38 @@ class ArrayProblem:
 
     @property
     def result(self) -> Allocation:
-        """Where the result lies."""
+        """The allocation of the result."""
         return self.homes[self.views["c"].tensor]
 
     @property
     def unit(self) -> int:
-        """Elements of the output buffer of which its rows are a multiple."""
+        """The number of elements of which every row in the output buffer is a multiple."""
         return self.config.store_bytes // self.result.itemsize if self.operator.epilogue else 1
 
     @property
     def length(self) -> int:
-        """Outputs in a row of an image."""
+        """Outputs per image row."""
         assert isinstance(self.operator, ImageConvolution)
         return self.operator.cols.outputs
 
     @property
     def across(self) -> int:
-        """Outputs that the array makes for a row of an image; more than it has where these are `widened`."""
+        """Outputs that the array computes per image row; more than there are if the rows are `widened`."""
         assert self.extent.patches is not None
         return self.extent.patches.cols.outputs
 
     @property
     def computed(self) -> int:
-        """Elements of a row of outputs that a segmented launch computes, those in the result's gap too."""
+        """Elements of an output row that a segmented launch computes, including those in the result's gap."""
         whole = round_up(self.across, SEGMENT)
         columns = any(s.access.follows == "column" for s in self.sources.values())
         return self.across if columns or self.images["result"] < whole else whole
 
     @property
     def uniform(self) -> bool:
-        """Whether segmented tiles are to be of as many rows of outputs as fill rows of the accumulator.
+        """Whether segmented tiles must have as many output rows as fill rows of the accumulator.
 
-        Then every segment of the sums lies behind the one before.
+        If so, every segment of the sums directly follows the one before.
         """
         assert self.extent.patches is not None
         least = self.config.cols // math.gcd(self.across, self.config.cols)
@@ -106,7 +106,7 @@ class ArrayProblem:
         return few and self.computed == self.across
 
     def nest(self, t: Blocking) -> Nest:
-        """The loops of a blocking."""
+        """The loop nest of a blocking."""
         e, p = self.extent, self.extent.patches
         along = [("image", e.images)]
         if p is not None and t.out_cols < p.cols.outputs:
@@ -121,11 +121,10 @@ class ArrayProblem:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops around the tiles of a product; of columns in `extent` those that the loop n cuts.
+    """The loop nest around the tiles of a product; `extent` has the columns that the loop n cuts.
 
-    In the accumulator inner tiles lie one after the other. Of a row `width` elements are computed, those
-    beyond the tile being padding. Where tiles are `tight`, rows of one with fewer columns lie closer
-    together.
+    Inner tiles follow each other in the accumulator. `width` elements of a row are computed; those beyond the
+    tile are padding. With `tight`, the rows of a tile with fewer columns are closer together.
     """
 
     problem: ArrayProblem
@@ -156,7 +155,7 @@ class Nest:
 
     @property
     def width(self) -> int:
-        """Elements of a row of an inner tile that are computed."""
+        """Elements computed per row of an inner tile."""
         p = self.problem
         if p.segmented:
             # What is computed of the last segment is there to be read.
@@ -175,7 +174,7 @@ class Nest:
 
     @property
     def computed(self) -> int:
-        """Elements of an inner tile that a launch computes."""
+        """Elements that a launch computes for an inner tile."""
         segments = self.tiles.segments
         return self.rows * (segments.width if segments else self.width)
 
@@ -212,7 +211,7 @@ class Nest:
         return dataclasses.replace(made, width=max(pitches.values()), segments=segments)
 
     def depth(self, tensor: str) -> int:
-        """Inside how many loops a tile of the tensor is loaded (or stored)."""
+        """The loop depth at which a tile of the tensor is loaded or stored."""
         moving = _MOVING[tensor] | {name for name, step in self.problem.moves[tensor].items() if step}
         resident = {"a": self.blocking.resident_a, "b": self.blocking.resident_b}.get(tensor, Resident.TILE)
         if resident is not Resident.TILE:
@@ -222,7 +221,7 @@ class Nest:
         return max((i + 1 for i, loop in enumerate(self.loops) if loop.name in moving), default=0)
 
     def steps(self, tensor: str) -> dict[str, int]:
-        """Elements that a tile moves on with every step of a loop; of patches without those along n."""
+        """The stride of a tile, in elements, in each loop; for patches, without the loops along n."""
         t, (*_, row, column) = self.blocking, self.problem.views[tensor].strides
         own = {"a": {"m": t.partition_m * row, "k": t.partition_k * column}}
         own["c"] = {"m": t.partition_m * row, "n": t.partition_n * column}
@@ -236,7 +235,7 @@ class Nest:
         return {**self.problem.moves[tensor], **own[tensor]}
 
     def tile(self, tensor: str, axis: str) -> int:
-        """Size along m, n or k of what is loaded of a tensor at once, if it is not cut off by the edge."""
+        """Size along m, n or k of one load of a tensor, if the edge does not cut it off."""
         b, whole = self.blocking, getattr(self.extent, axis)
         resident = {"a": b.resident_a, "b": b.resident_b}.get(tensor, Resident.TILE)
         if resident is Resident.WHOLE or (resident is Resident.DEPTH and axis == "k"):

@@ -1,8 +1,7 @@
-"""Emits matrix products and convolutions.
+"""Emits the statements of matrix products and convolutions.
 
-Loads stand where their tile changes, the product in the innermost loop, launch or store behind the loop
-over K. Every operand is a closed form of the loop variables; making cheap code of it is the business of the
-passes.
+Loads are placed where their tile changes, the product in the innermost loop, and the launch or store after
+the loop over K. Every operand is a closed form of the loop variables; passes turn these into cheap code.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ArrayEmitter:
         self.stored = (*nest.loops[: self.depths["c"]], *nest.inner)
 
     def body(self, depth: int = 0) -> list[Statement]:
-        """What one step inside `depth` loops does."""
+        """The statements of one step inside `depth` loops."""
         body: list[Statement] = [self.load(x) for x in "ab" if self.depths[x] == depth]
         if depth < len(self.loops):
             body.append(loop(self.loops[depth], self.body(depth + 1)))
@@ -63,7 +62,7 @@ class ArrayEmitter:
         return [loop(self.nest.inner[0], body)] if self.nest.inner else body
 
     def load(self, x: str) -> Instruction:
-        """Loading the tile into the half of the buffer that has its turn."""
+        """Load a tile into the current half of the buffer."""
         nest, loops = self.nest, self.loops[: self.depths[x]]
         patches = x == "b" and not self.problem.direct
         name, operands, source = self.load_patches(loops) if patches else self.load_rows(x, loops)
@@ -80,7 +79,7 @@ class ArrayEmitter:
         )
 
     def size(self, x: str, axis: str, loops: tuple[Loop, ...]) -> Expr:
-        """Size along an axis of what is loaded of a tensor."""
+        """Size along an axis of one load of a tensor."""
         return size(loops, axis, getattr(self.nest.extent, axis), self.nest.tile(x, axis))
 
     def load_rows(self, x: str, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
@@ -100,10 +99,10 @@ class ArrayEmitter:
         return f"load_{x}_t" if lanes_first else f"load_{x}", operands, source
 
     def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
-        """A load of the patches of a tile of outputs, of which some pixels lie outside of the image.
+        """A load of the patches of a tile of outputs, of which some pixels lie outside the image.
 
-        A load reads one pixel of a row at least; a tile without pixels reads no rows. Images count as read
-        whole: what a tile reads of all channels is no box of rows.
+        A load reads at least one pixel per row; a tile without pixels reads no rows. The whole image counts
+        as read, because what a tile reads of all channels is not a box of rows.
         """
         patches, t, view = self.nest.extent.patches, self.t, self.problem.views["b"]
         assert patches is not None
@@ -138,7 +137,7 @@ class ArrayEmitter:
         return "load_b_conv", operands, self.writer.whole(view.tensor)
 
     def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
-        """Rows and columns of the present inner tile, and whether it is there."""
+        """Rows and columns of the current inner tile, and whether it exists."""
         t, e = self.t, self.nest.extent
         m = size(self.loops, "m", e.m, t.partition_m)
         n = size(self.loops, "n", e.n, t.partition_n)
@@ -149,11 +148,11 @@ class ArrayEmitter:
         return m, n, None
 
     def turn(self, x: str) -> Expr:
-        """Which place of a buffer or of the accumulator has its turn."""
+        """Which half of a buffer or of the accumulator is current."""
         return count(self.loops[: self.depths[x]]) % HALVES
 
     def accumulator(self, loops: tuple[Loop, ...], rows: Expr, columns: Expr) -> tuple[Expr, Region]:
-        """First word of the present inner tile, and its region."""
+        """First word of the current inner tile, and its region."""
         half = self.nest.config.derived.acc_words // HALVES
         inner = index(loops, INNER)
         if not self.t.single_c:
@@ -166,12 +165,12 @@ class ArrayEmitter:
         return word, self.writer.accumulator(word, rows * self.pitch_of(columns))
 
     def pitch_of(self, columns: Expr) -> Expr:
-        """Words between the rows of the present inner tile."""
+        """Words between the rows of the current inner tile."""
         cols = self.nest.config.cols
         return (columns + (cols - 1)) // cols if self.nest.tight else Const(self.nest.row_words)
 
     def operand(self, x: str, lanes: Expr, k: Expr) -> tuple[Expr, Region]:
-        """First column of the present tile of A or B, and its region."""
+        """First column of the current tile of A or B, and its region."""
         t, buffer, pitch = self.t, self.nest.buffer(x), self.nest.pitch(x)
         partition, tile = (t.partition_m, t.tile_m) if x == "a" else (t.partition_n, t.tile_n)
         moves = {AXIS[x]: partition // buffer.lanes * pitch, "k": t.partition_k}
@@ -182,7 +181,7 @@ class ArrayEmitter:
         return first, self.held(x, first, lanes, k)
 
     def held(self, x: str, first: Expr, lanes: Expr, k: Expr) -> Region:
-        """What a product reads of a buffer from a column on."""
+        """The region of a buffer that a product reads, starting at a column."""
         buffer, pitch = self.nest.buffer(x), self.nest.pitch(x)
         blocks = (lanes + (buffer.lanes - 1)) // buffer.lanes
         columns = interval(first, (blocks - 1) * pitch + k)
@@ -204,7 +203,7 @@ class ArrayEmitter:
         )
 
     def multiply(self) -> list[Statement]:
-        """One inner tile: a product with the first step of K, added to with later ones."""
+        """One inner tile: a product in the first step of K, accumulated in later ones."""
         t = self.t
         rows, columns, there = self.parted(self.all)
         k = size(self.loops, "k", self.nest.extent.k, t.partition_k)
@@ -241,7 +240,7 @@ class ArrayEmitter:
         return self.launches.statements(tile, moves, view, sums)
 
     def across(self, columns: Expr) -> Expr:
-        """What launches count the columns of a tile in: rows of images where these have gaps behind them."""
+        """The unit in which launches count columns of a tile: image rows, if these have gaps after them."""
         segments, patches, t = self.nest.tiles.segments, self.nest.extent.patches, self.t
         if segments is None:
             return columns
@@ -252,9 +251,9 @@ class ArrayEmitter:
 
 @dataclass(frozen=True)
 class TileSpan:
-    """An axis of a tile of outputs: outputs, pixels that they span, and those of them in the image.
+    """One axis of a tile of outputs: the outputs, the pixels that they span, and those inside the image.
 
-    `first` is the first pixel in the image, `pixels` how many, `padding` what lies before them.
+    `first` is the first pixel inside the image, `pixels` their number, and `padding` the pixels before them.
     """
 
     outputs: Expr

@@ -1,6 +1,6 @@
-"""The tiles of a product or convolution: those of least estimated time that fit the machine.
+"""Chooses the tiles of a product or convolution: those with the least estimated time that fit the machine.
 
-Results are stored as sums, or go through the loop of an epilogue on the CGRA; then the time of both counts.
+Results are stored as sums, or pass through the epilogue's loop on the CGRA; then the time of both counts.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ Suits = Callable[[Nest], bool]
 
 @dataclass(frozen=True)
 class Choices:
-    """Which tiles products may take.
+    """The tiles that products may use.
 
-    `blockings` are those of products whose sums are stored, by the tensor that these write; of others `skip`
-    of the best ones are left out. `bandwidth` is that of ports that are slower than their width, in bytes per
-    cycle. `loops`: operators that repeat become a loop. `bands`: convolutions may be in bands of rows.
+    `blockings` are fixed ones for products whose sums are stored, by the tensor that these write. Of other
+    products, the best `skip` blockings are left out. `bandwidth`, in bytes per cycle, overrides the width of
+    slower ports. `loops`: repeated operators may become a loop. `bands`: convolutions may use bands of output
+    rows.
     """
 
     blockings: Mapping[str, Blocking] | None = None
@@ -65,12 +66,12 @@ class LoweredProduct:
 
     @property
     def problem(self) -> ArrayProblem:
-        """What is cut into tiles."""
+        """The problem that is tiled."""
         return self.nest.problem
 
     @property
     def operator(self) -> MatrixProduct | ImageConvolution:
-        """What it computes."""
+        """The operator that it computes."""
         return self.problem.operator
 
     @property
@@ -80,7 +81,7 @@ class LoweredProduct:
 
     @property
     def configured(self) -> tuple[Configured, ...]:
-        """That of the epilogue."""
+        """The configuration of the epilogue."""
         return (self.chosen.configured,) if self.chosen else ()
 
     @property
@@ -89,7 +90,7 @@ class LoweredProduct:
         return tuple(self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Loads, products, launches and stores of all tiles."""
+        """Emit loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
             found = fetches(p.sources, self.records, self.tiles, scratch)
@@ -99,7 +100,7 @@ class LoweredProduct:
 
 
 def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:
-    """The tiles of a product, and the loop of its epilogue; raises `InputError` where no tile fits."""
+    """The tiles of a product, and the loop of its epilogue; raises `InputError` if no tile fits."""
     if p.images:
         try:
             return _lowered(dataclasses.replace(p, segmented=True), room_bytes, allowed)
@@ -115,7 +116,7 @@ def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices) -> LoweredProdu
     chosen = _chosen(p) if p.operator.epilogue is not None else None
 
     def suits(nest: Nest) -> bool:
-        """Whether tiles of results and operands fit the buffers of the CGRA, twice."""
+        """Whether double-buffered tiles of results and operands fit the buffers of the CGRA."""
         if p.images and not _in_rows(nest):
             return False
         if chosen is None:
@@ -159,7 +160,7 @@ def _chosen(p: ArrayProblem) -> Chosen:
 
 
 def _in_rows(nest: Nest) -> bool:
-    """Whether tiles are whole rows of outputs, or inside of one, where rows have gaps between them."""
+    """Whether tiles must be whole output rows, or lie inside one, because rows have gaps between them."""
     p = nest.problem
     if not p.segmented:
         return nest.blocking.partition_n <= p.across
@@ -167,7 +168,7 @@ def _in_rows(nest: Nest) -> bool:
 
 
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest]:
-    """The best blocking of a product whose sums are stored, the first `skip` left out, and its time."""
+    """The best blocking of a product whose sums are stored, without the first `skip`, and its time."""
     given = (allowed.blockings or {}).get(p.operator.output.tensor)
     # More than the best one is seldom needed.
     for count in (1, ALTERNATIVES):
@@ -182,7 +183,7 @@ def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest
 
 
 def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> tuple[float, Nest]:
-    """The least time of array and CGRA together, and its nest; `per_element` are the cycles of the latter."""
+    """The least time of array and CGRA together, and its nest; the CGRA takes `per_element` cycles."""
     found: list[tuple[float, Nest]] = []
     for halvings in itertools.count():
         try:
@@ -203,7 +204,7 @@ def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choice
 
 
 def _best(extent: Extent, config: MachineConfig, allowed: Choices, count: int) -> list[Choice]:
-    """The best blockings; they do not depend on the CGRA, so that machines with different ones share them."""
+    """The best blockings; these do not depend on the CGRA, so machines that differ only there share them."""
     bandwidth = tuple(sorted((allowed.bandwidth or {}).items()))
     return _cached_best(extent, config.replace(cgra=None), bandwidth, count)
 
@@ -216,7 +217,7 @@ def _cached_best(
 
 
 def _time(choice: Choice, nest: Nest, per_element: float) -> float:
-    """Cycles by estimate: the slower of array and CGRA, and what of the other one nothing hides."""
+    """Estimated cycles: those of the slower of array and CGRA, plus what is not hidden of the other."""
     number = math.prod(loop.count for loop in nest.tiles.loops)
     array, cgra = choice.score, number * (nest.computed * per_element + LAUNCH)
     return max(array, cgra) + min(array, cgra) / number

@@ -1,7 +1,7 @@
-"""Convolutions of few output channels per group in bands of rows of outputs (`sw.tiling.bands`).
+"""Lowers convolutions with few output channels per group in bands of output rows (`sw.tiling.bands`).
 
-Rows of a tile are the rows of outputs of a band, channel by channel. In the buffers of the CGRA each of them
-starts at a word of the storer's port, so that it can be stored as it is.
+The rows of a tile are the output rows of a band, channel by channel. In the buffers of the CGRA, each starts
+at a word of the storer's port, so that it can be stored directly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FEWER = 0.85
 
 @dataclass(frozen=True)
 class BandNest(Nest):
-    """The loops around tiles of bands; groups of a tile are inside."""
+    """The loop nest around tiles of bands; the groups of a tile are inside."""
 
     bands: Bands = dataclasses.field(kw_only=True)
     #: Elements of a row that the CGRA computes are a multiple of this.
@@ -50,12 +50,12 @@ class BandNest(Nest):
 
     @property
     def row_computed(self) -> int:
-        """Elements of a row of outputs that the CGRA computes."""
+        """Elements that the CGRA computes per output row."""
         return round_up(self.columns, self.multiple)
 
     @property
     def result_pitch(self) -> int:
-        """Elements from one row of outputs to the next in the output buffer."""
+        """Elements from one output row to the next in the output buffer."""
         return round_up(self.row_computed, self.problem.unit)
 
     @property
@@ -85,7 +85,7 @@ class BandNest(Nest):
 
 
 class BandEmitter(ArrayEmitter):
-    """Emits a convolution in bands: products of the groups of a tile, one launch, and stores."""
+    """Emits a convolution in bands: products of a tile's groups, one launch, and stores."""
 
     nest: BandNest
 
@@ -96,12 +96,12 @@ class BandEmitter(ArrayEmitter):
         return name, operands | {"outer": b.groups * b.patches.channels}, source
 
     def multiply(self) -> list[Statement]:
-        """The products of the tile's groups; waits are those of the first one, outside of the loop."""
+        """The products of a tile's groups; the waits are those of the first, outside the loop."""
         rest = Loop(_OWN, self.nest.bands.groups - 1)
         return [self.product(()), *([loop(rest, [self.product((rest,))])] if rest.count else [])]
 
     def product(self, rest: tuple[Loop, ...]) -> Instruction:
-        """The product of the tile's first group, or, in a loop over the `rest`, of another one."""
+        """The product of the tile's first group, or of another one in the loop over the `rest`."""
         b, loops = self.nest.bands, (*self.all, *rest)
         steps = {"a": b.lanes // self.nest.config.rows * self.nest.pitch("a"), "b": b.depth}
         first_a, first_b = (
@@ -120,7 +120,7 @@ class BandEmitter(ArrayEmitter):
     def sums(
         self, loops: tuple[Loop, ...], steps: Mapping[str, int], lines: Expr | int, start: int = 0
     ) -> tuple[Expr, Region]:
-        """First word of rows of the present tile in the accumulator, and their region."""
+        """First word of rows of the current tile in the accumulator, and their region."""
         word = self.turn("c") * (self.nest.config.derived.acc_words // HALVES) + linear(loops, steps, start)
         return word, self.writer.accumulator(word, lines * self.nest.row_words)
 
@@ -136,9 +136,9 @@ class BandEmitter(ArrayEmitter):
         return statements + self.stores(place)
 
     def stores(self, place: Expr | None) -> list[Statement]:
-        """Rows of outputs to memory, all at once where these are equally far apart, else channel by channel.
+        """Store output rows: all at once if they are equally far apart, otherwise channel by channel.
 
-        `place` is where they are in the output buffer, else they are sums.
+        `place` is their address in the output buffer; without it, they are sums.
         """
         nest, b, p, view = self.nest, self.nest.bands, self.problem, self.problem.views["c"]
         home, row, channel = p.result, view.strides[-2], p.moves["channel"][_CHANNEL]
@@ -163,7 +163,7 @@ class BandEmitter(ArrayEmitter):
 
 @dataclass(frozen=True)
 class LoweredBands:
-    """A convolution in bands; `weights` are those of its kernels, `records` constants of its epilogue."""
+    """A convolution in bands; `weights` holds its kernels, `records` constants of its epilogue."""
 
     nest: BandNest
     chosen: Chosen | None
@@ -172,14 +172,14 @@ class LoweredBands:
 
     @property
     def operator(self) -> ImageConvolution:
-        """What it computes."""
+        """The operator that it computes."""
         operator = self.nest.problem.operator
         assert isinstance(operator, ImageConvolution)
         return operator
 
     @property
     def configured(self) -> tuple[Configured, ...]:
-        """That of the epilogue."""
+        """The configuration of the epilogue."""
         return (self.chosen.configured,) if self.chosen else ()
 
     @property
@@ -188,7 +188,7 @@ class LoweredBands:
         return (self.weights, *self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Loads, products, launches and stores of all tiles."""
+        """Emit loads, products, launches and stores of all tiles."""
         launches, nest = None, self.nest
         if self.chosen is not None:
             found = fetches(nest.problem.sources, self.records, nest.tiles, scratch)
@@ -198,9 +198,9 @@ class LoweredBands:
 
 
 def in_bands(p: ArrayProblem, room_bytes: int, allowed: Choices) -> tuple[float, LoweredBands] | None:
-    """The tiles of bands of least estimated time, and that time; None where there are none.
+    """The band tiles with the least estimated time, and that time; None if there are none.
 
-    Weights must be constants, operands of the epilogue constants of channels or single elements.
+    Weights must be constants, and operands of the epilogue constants per channel or single elements.
     """
     o, patches = p.operator, p.extent.patches
     assert isinstance(o, ImageConvolution)
@@ -224,7 +224,7 @@ def in_bands(p: ArrayProblem, room_bytes: int, allowed: Choices) -> tuple[float,
         nests = [dataclasses.replace(nest, multiple=multiple) for nest in nests]
 
     def suits(nest: BandNest) -> bool:
-        """Whether results and operands fit the buffers of the CGRA, twice."""
+        """Whether double-buffered results and operands fit the buffers of the CGRA."""
         return _results(nest) <= p.config.out_bytes and room(p.sources, nest.tiles) <= room_bytes
 
     found = [nest for nest in nests if chosen is None or suits(nest)]
@@ -240,7 +240,7 @@ def in_bands(p: ArrayProblem, room_bytes: int, allowed: Choices) -> tuple[float,
 
 
 def _time(nest: BandNest, chosen: Chosen | None, bandwidth: Mapping[str, int], *, refine: bool) -> float:
-    """Cycles by estimate: the slower of array and CGRA, and what of the other one nothing hides."""
+    """Estimated cycles: those of the slower of array and CGRA, plus what is not hidden of the other."""
     b = nest.bands
     array = b.choice(nest.problem.result.itemsize, bandwidth, refine=refine).score
     if chosen is None:
@@ -250,7 +250,7 @@ def _time(nest: BandNest, chosen: Chosen | None, bandwidth: Mapping[str, int], *
 
 
 def _nest(p: ArrayProblem, b: Bands) -> BandNest:
-    """The loops around tiles of such bands, and where their tensors lie."""
+    """The loop nest around tiles of these bands, and the allocation of their tensors."""
     o = p.operator
     assert isinstance(o, ImageConvolution)
     image, row, channel = spread(o.output)
@@ -276,12 +276,12 @@ def _nest(p: ArrayProblem, b: Bands) -> BandNest:
 
 
 def _results(nest: BandNest) -> int:
-    """Bytes of the output buffer that two tiles take."""
+    """Bytes of the output buffer for two tiles."""
     return HALVES * nest.lines * nest.result_pitch * nest.problem.result.itemsize
 
 
 def _loop(nest: BandNest) -> tuple[int, Chosen]:
-    """The loop of the epilogue, and what the elements of a row that it computes are a multiple of."""
+    """The loop of the epilogue, and the number that its computed elements per row are a multiple of."""
     cols = nest.config.cols
     every = {round_up(nest.columns, n): n for n in _MULTIPLES if n < cols}
     tried = [n for width, n in every.items() if width < _FEWER * round_up(nest.columns, cols)]
@@ -292,7 +292,7 @@ def _loop(nest: BandNest) -> tuple[int, Chosen]:
 
 
 def _chosen(nest: BandNest) -> Chosen:
-    """The loop of the epilogue; it does not depend on how many rows a band has."""
+    """The loop of the epilogue; it does not depend on the number of rows in a band."""
     p, width, pitches = nest.problem, nest.row_computed, nest.tiles.pitch
     assert p.operator.epilogue is not None
     sums = TileAccess("acc", "int32", row_gap=pitches(0) != width)
@@ -304,7 +304,7 @@ def _chosen(nest: BandNest) -> Chosen:
 
 
 def _records(nest: BandNest, chosen: Chosen, sources: Mapping[int, Source]) -> dict[str, Tensor]:
-    """Records of the constants of channels, for every row of a band."""
+    """Records of constants per channel, for every row of a band."""
     lines = {k: np.repeat(s.line, nest.bands.tall) for k, s in sources.items() if s.access.record}
     if not lines:
         return {}

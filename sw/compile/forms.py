@@ -1,4 +1,4 @@
-"""Closed forms of the loops around an operation: how often it came before, where it is, how large it is."""
+"""Closed forms over the loops around an operation: number of earlier executions, addresses, tile sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALVES = 2
 
 @dataclass(frozen=True)
 class Loop:
-    """One level of a nest: its name, and how often it runs."""
+    """One level of a loop nest: its name and trip count."""
 
     name: str
     count: int
@@ -26,7 +26,7 @@ Loops = Sequence[Loop]
 
 
 def index(loops: Loops, name: str) -> Var | None:
-    """The variable of the named loop, None where there is no such loop."""
+    """The variable of the named loop, or None if there is no such loop."""
     for depth, loop in enumerate(loops):
         if loop.name == name:
             return Var(name, Type(Kind.INT, 0, loop.count, depth))
@@ -34,7 +34,7 @@ def index(loops: Loops, name: str) -> Var | None:
 
 
 def linear(loops: Loops, steps: Mapping[str, int], start: int = 0) -> Expr:
-    """What starts at a number and moves on by a constant with every step of each loop."""
+    """A start plus a constant for every step of each loop."""
     result: Expr = Const(start)
     for loop in loops:
         variable, step = index(loops, loop.name), steps.get(loop.name, 0)
@@ -44,7 +44,7 @@ def linear(loops: Loops, steps: Mapping[str, int], start: int = 0) -> Expr:
 
 
 def count(loops: Loops) -> Expr:
-    """How many steps of the nest were before the present one."""
+    """The number of steps of the nest before the current one."""
     steps, step = {}, 1
     for loop in reversed(loops):
         steps[loop.name] = step
@@ -53,7 +53,7 @@ def count(loops: Loops) -> Expr:
 
 
 def size(loops: Loops, name: str, total: int, tile: int) -> Expr:
-    """Size of the present tile of an axis that the named loop cuts: a whole tile, or what is left."""
+    """Size of the current tile of an axis that the named loop cuts: a whole tile, or the rest."""
     variable = index(loops, name)
     if variable is None or total % tile == 0:
         return Const(min(tile, total))
@@ -61,7 +61,7 @@ def size(loops: Loops, name: str, total: int, tile: int) -> Expr:
 
 
 def part(loops: Loops, name: str, whole: Expr, tile: int) -> Expr:
-    """Size of the present part of a tile that the named loop cuts into parts; 0 where none is left."""
+    """Size of the current part of a tile that the named loop cuts into parts; 0 if nothing is left."""
     variable = index(loops, name)
     if variable is None:
         return whole
@@ -71,7 +71,7 @@ def part(loops: Loops, name: str, whole: Expr, tile: int) -> Expr:
 
 
 def present(loops: Loops, name: str, whole: Expr, tile: int) -> Expr | None:
-    """Whether a tile has the present part; None where every tile has every part."""
+    """Whether a tile has the current part; None if every tile has every part."""
     variable = index(loops, name)
     if variable is None or isinstance(whole, Const):
         return None
@@ -89,7 +89,7 @@ def larger(left: Expr, right: Expr | int) -> Expr:
 
 
 def both(left: Expr | None, right: Expr | None) -> Expr | None:
-    """Both conditions, where None always holds."""
+    """Both conditions; None stands for true."""
     if left is None or right is None:
         return left if right is None else right
     return apply(Op.AND, left, right)

@@ -1,8 +1,8 @@
-"""Convolutions as problems of the array: weights times patches of images, or times pixels as they lie.
+"""Convolutions as problems of the array: weights times patches of images, or times pixels as stored.
 
-Rows of a tile are output channels, columns pixels of one image: a band of whole rows of outputs, or part of
-one row. Where rows of images have padding behind them in memory, they have it in the buffers of the CGRA too,
-so that a channel of a tile is one row of a load or store; the loop of the epilogue skips it.
+The rows of a tile are output channels. Its columns are pixels of one image: a band of whole output rows, or a
+part of one row. If image rows are followed by padding in memory, they are in the buffers of the CGRA too, so
+that a channel of a tile is one row of a load or store. The loop of the epilogue skips the padding.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from sw.tiling.blocking import Extent
 
 
 def spread(view: View) -> tuple[int, int, int]:
-    """Elements from image to image, row to row and channel to channel; 0 where there is only one."""
+    """Strides from image to image, row to row and channel to channel, in elements; 0 if there is only one."""
     image, channel, row, _ = (s if n > 1 else 0 for n, s in zip(view.shape, view.strides, strict=True))
     return image, row, channel
 
 
 def joined(view: View) -> View | None:
-    """A view of images as [image, channel, pixel]; None where rows do not go on where rows end."""
+    """A view of images as [image, channel, pixel]; None if rows do not directly follow each other."""
     images, channels, rows, columns = view.shape
     return reshaped(view, (images, channels, rows * columns))
 
 
 def follows_of(view: View) -> Follows | None:
-    """How an operand [image, channel, row, column] follows channels and pixels; None: no load brings it."""
+    """How an operand [image, channel, row, column] follows channels and pixels; None if no load can do it."""
     flat = joined(view)
     if flat is None:
         return None
@@ -49,16 +49,16 @@ def follows_of(view: View) -> Follows | None:
 
 
 def plain(o: ImageConvolution) -> bool:
-    """Whether every patch is one pixel and every pixel a patch, and pixels follow each other."""
+    """Whether every patch is one pixel, every pixel is a patch, and pixels are contiguous."""
     flat = joined(o.x)
     one = all((a.kernel, a.stride, a.before, a.after) == (1, 1, 0, 0) for a in (o.rows, o.cols))
     return one and flat is not None and (flat.strides[-1] == 1 or flat.shape[-1] == 1)
 
 
 def product_of(o: ImageConvolution, padded: Collection[str]) -> MatrixProduct | None:
-    """A plain convolution as weights times pixels; None for others, and where rows have padding.
+    """A plain convolution as weights times pixels; None for others, and if rows have padding.
 
-    The batch axes are images, and groups where there are several.
+    The batch axes are images, and groups if there are several.
     """
     operands = o.epilogue.operands if o.epilogue else ()
     views = [joined(v) for v in (o.x, o.output, *operands)]
@@ -73,7 +73,7 @@ def product_of(o: ImageConvolution, padded: Collection[str]) -> MatrixProduct | 
 
 
 def _grouped(view: View, groups: int) -> View:
-    """Channels as groups and channels of a group, where there are several groups."""
+    """Channels split into groups and channels per group, if there are several groups."""
     if groups == 1:
         return view
     image, channel, pixel = view.strides
@@ -85,9 +85,9 @@ def _grouped(view: View, groups: int) -> View:
 
 
 def widened(p: ArrayProblem) -> ArrayProblem | None:
-    """The same convolution with rows of outputs that are multiples of the CGRA's lanes, where gaps hold them.
+    """The same convolution with output rows that are multiples of the CGRA's lanes, if gaps can hold them.
 
-    The array makes more outputs than an image has, and the loop of the epilogue takes lanes.
+    The array computes more outputs than an image has, so that the loop of the epilogue can use lanes.
     """
     o, lanes = p.operator, p.config.cgra.lanes if p.config.cgra is not None else 1
     if not isinstance(o, ImageConvolution) or o.epilogue is None or p.direct or not p.images:
@@ -102,9 +102,9 @@ def widened(p: ArrayProblem) -> ArrayProblem | None:
 def convolution_problem(
     o: ImageConvolution, homes: Homes, config: MachineConfig, more: int = 0
 ) -> ArrayProblem:
-    """The convolution as the array executes it, with so many `more` outputs behind each row of outputs.
+    """The convolution as the array executes it, with `more` extra outputs after each output row.
 
-    Raises `InputError` for views that no load or store can follow, and where the machine forms no patches.
+    Raises `InputError` for views that no load or store can address, and if the machine cannot form patches.
     """
     images, (out, depth, *_) = o.x.shape[0], o.w.shape
     cols = dataclasses.replace(o.cols, after=o.cols.after + more * o.cols.stride)
@@ -115,7 +115,7 @@ def convolution_problem(
     )
     direct = plain(o) and homes[o.x.tensor].dense
     if not direct and (needed := config.lacks("load_b_conv")):
-        raise InputError(f"{o.name}: {config.name!r} forms no patches of images; this needs {needed}")
+        raise InputError(f"{o.name}: {config.name!r} forms no image patches; this needs {needed}")
     image, row, channel = spread(o.x)
     weights = View(o.w.tensor, (rows, extent.k), (extent.k, 1), o.w.offset)
     views: dict[Key, View] = {"a": weights}
@@ -134,7 +134,7 @@ def convolution_problem(
     for key, view in results:
         flat = joined(view)
         if flat is None:
-            raise InputError(f"{o.name}: rows of images in {view.tensor!r} must follow each other")
+            raise InputError(f"{o.name}: rows of images in {view.tensor!r} must be contiguous")
         image, channel, pixel = flat.strides
         views[key] = View(view.tensor, (rows, pixels), (channel, pixel), view.offset)
         moves[key] = {"group": rows * channel, "image": image, "row": o.cols.outputs * pixel}
@@ -146,7 +146,7 @@ def convolution_problem(
 
 
 def _source(o: ImageConvolution, whole: View, view: View, home: Allocation) -> Source:
-    """An operand of the epilogue; constants that follow channels are records."""
+    """An operand of the epilogue; constants per channel become records."""
     how = follows_of(whole)
     if how is None:
         raise InputError(f"{o.name}: an operand in {view.tensor!r} must be contiguous, or follow channels")
@@ -157,7 +157,7 @@ def _source(o: ImageConvolution, whole: View, view: View, home: Allocation) -> S
 
 
 def _row_steps(o: ImageConvolution, homes: Homes, sources: dict[int, Source]) -> dict[Key, int]:
-    """Elements from one row of outputs to the next, of the result and operands; empty without any gaps."""
+    """Elements from one output row to the next, for result and operands; empty if none has gaps."""
     length, pixels = o.cols.outputs, o.rows.outputs * o.cols.outputs
     found: dict[Key, int] = {}
     images: list[tuple[Key, str]] = [("result", o.output.tensor)]

@@ -1,4 +1,4 @@
-"""Launches of the CGRA as statements: configurations, operands of tiles, launch, and store of the result."""
+"""Statements of CGRA launches: loads of the bitstream and the operands, launch, store of the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sw.layout import round_up
 
 @dataclass
 class LaunchWriter(HeldConfiguration):
-    """Launches of configurations that lie in the scratchpad."""
+    """Launches of configurations in the scratchpad."""
 
     writer: Writer
     #: Names of the tensors that hold configurations, by their words.
@@ -28,11 +28,11 @@ class LaunchWriter(HeldConfiguration):
     places: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def load(self, configured: Configured, area: ChipSpace) -> list[Statement]:
-        """Bring a configuration into the scratchpad."""
+        """Load a configuration into the scratchpad."""
         return self.load_to(configured, area.take(round_up(4 * len(configured.words), UNIT)))
 
     def load_to(self, configured: Configured, place: int) -> list[Statement]:
-        """Bring a configuration to a byte of the scratchpad, a multiple of `UNIT`."""
+        """Load a configuration to a byte address of the scratchpad, a multiple of `UNIT`."""
         words = tuple(configured.words)
         home = self.writer.home(self.stored[words])
         self.places[words] = place
@@ -40,7 +40,7 @@ class LaunchWriter(HeldConfiguration):
         return [self.writer.load_scratch(view, AddressMap((), {}), 1, home.row, home.row, place, home.size)]
 
     def bring(self, configured: Configured) -> list[Statement]:
-        """A launch of no iteration that only brings a configuration, if it is not there."""
+        """A launch without iterations that only loads a configuration, if it is not loaded already."""
         return [] if self.current == configured.words else [self.launch(configured, 0, {}, (), ())]
 
     def launch(
@@ -52,7 +52,7 @@ class LaunchWriter(HeldConfiguration):
         writes: Sequence[Access],
         when: Expr | None = None,
     ) -> Instruction:
-        """A launch; the configuration is kept where it is there."""
+        """A launch; it keeps the current configuration if that is the right one."""
         words, keep = configured.words, self.keeps(configured.words)
         values = (scalars[name] for name in configured.kernel.scalars)
         held = Region(CONFIGURATION, (interval(0, 1),))
@@ -74,7 +74,7 @@ Batches = Mapping[int | str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class TileLaunches:
-    """What a tile of results takes: loads of operands, a launch, a store."""
+    """The statements for a tile of results: loads of operands, a launch, a store."""
 
     launcher: LaunchWriter
     chosen: Chosen
@@ -84,7 +84,7 @@ class TileLaunches:
     def statements(
         self, tile: Tile, batches: Batches, output: View, sums: tuple[Expr, Region] | None = None
     ) -> list[Statement]:
-        """The statements of the present tile; its columns may count segments of rows.
+        """The statements of the current tile; its columns may count segments of rows.
 
         `sums` are index and region of operand 0 in the accumulator.
         """
@@ -100,7 +100,7 @@ class TileLaunches:
     def launch(
         self, tile: Tile, batches: Batches, itemsize: int, sums: tuple[Expr, Region] | None = None
     ) -> tuple[list[Statement], Expr]:
-        """The loads and the launch of the present tile, and where its results are in the output buffer."""
+        """The loads and launch of the current tile, and the address of its results in the output buffer."""
         writer, kernel, tiles, there = self.launcher.writer, self.chosen.elementwise, tile.tiles, tile.there
         segments, pitch = tiles.segments, tiles.pitch("result")
         width = segments.width if segments else tiles.width
@@ -129,7 +129,7 @@ class TileLaunches:
 
 
 def across(segments: Segments | None, key: int | str, columns: Expr, follows: str = "full") -> Expr:
-    """Elements of a row of an operand or of the result, gaps between segments included."""
+    """Elements per row of an operand or of the result, including gaps between segments."""
     if segments is None:
         return columns
     return columns * (segments.apart[key] if follows == "full" else segments.length)

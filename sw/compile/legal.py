@@ -1,10 +1,10 @@
-"""What operators ask of the views that they read and write: copies where one cannot be moved as it lies.
+"""Legalisation: inserts copies where an operator cannot read or write a view directly.
 
-Products take operands that are contiguous along one axis; operators on rows and pools take contiguous rows,
-and all of them leave such. Elementwise operators take and leave whatever there is: copies are such operators.
-Patches can be loaded of images whose rows and channels lie multiples of the port's word apart. A tensor of
-such images has padding behind its rows (`lines`), or, where that would be in somebody's way, a copy has.
-Rows of matrices start at words of the ports, where nobody else minds (`layouts`).
+Products take operands that are contiguous along one axis. Operators on rows and pools take contiguous rows,
+and all of these produce such results. Elementwise operators read and write any view; copies are elementwise
+operators. Patches can be loaded from images whose rows and channels are multiples of a port's word apart. A
+tensor of such images has padding after its rows (`lines`), or a copy of it has if another operator cannot
+take padding. Rows of matrices start at words of the ports if no other operator objects (`layouts`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sw.operators.registry import legalise
 
 
 def legal(network: Network, config: MachineConfig) -> Network:
-    """The network with copies where they are needed, and convolutions that are products as products."""
+    """The network with the copies that it needs, and with plain convolutions turned into products."""
     copies = Copies(network, config)
     refused = []
     for operator in network.operators:
@@ -48,10 +48,10 @@ def legal(network: Network, config: MachineConfig) -> Network:
 
 
 def layouts(network: Network, config: MachineConfig) -> dict[str, Lines]:
-    """Rows of tensors that are not dense: images that patches are loaded of, and matrices.
+    """The row layout of tensors that are not dense: images whose patches are loaded, and matrices.
 
-    Only inputs, constants and sums that products alone touch are laid out as matrices, and only where all
-    products see the same rows.
+    Only inputs, constants and sums that only products touch are laid out as matrices, and only if all of
+    these products see the same rows.
     """
     found = lines(network, config)
     uses: dict[str, list[tuple[Operator, View]]] = {}
@@ -73,12 +73,12 @@ def layouts(network: Network, config: MachineConfig) -> dict[str, Lines]:
 
 
 def stores_sums(o: Operator) -> bool:
-    """Whether the results of an operator are sums as the array leaves them."""
+    """Whether an operator's results are sums as the array leaves them."""
     return isinstance(o, MatrixProduct | ImageConvolution) and o.epilogue is None
 
 
 def _row(o: Operator, view: View) -> int | None:
-    """Elements that follow each other in the matrices of a view; None where it is no such thing."""
+    """Number of contiguous elements in the matrices of a view; None if the view is not of that kind."""
     if isinstance(o, MatrixProduct) and view in (o.a, o.b, o.output):
         matrix: View | None = merged_view(o, view)
     elif isinstance(o, ImageConvolution) and view == o.w:
@@ -92,7 +92,7 @@ def _row(o: Operator, view: View) -> int | None:
 
 
 def _contiguous(view: View) -> int | None:
-    """Elements of the contiguous one of the last two axes, where all else moves by so many."""
+    """Size of the contiguous one of the last two axes, if all other strides are multiples of it."""
     for axis in (-1, -2):
         row = view.shape[axis]
         others = [
@@ -107,7 +107,7 @@ def _contiguous(view: View) -> int | None:
 
 
 def _widths(uses: list[tuple[Operator, View]], config: MachineConfig) -> set[int]:
-    """Bytes of a word of the ports that a tensor goes through."""
+    """Word sizes, in bytes, of the ports that access a tensor."""
     found = set()
     for o, view in uses:
         if isinstance(o, MatrixProduct | ImageConvolution):

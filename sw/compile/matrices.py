@@ -1,4 +1,4 @@
-"""Matrix products as problems of the array: which axes of their views are m, n, k and which are batches."""
+"""Matrix products as problems of the array: which axes of their views are m, n, k, and which are batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sw.tiling.blocking import Extent
 
 
 def matrices(operator: MatrixProduct) -> dict[Key, View]:
-    """The views of a product, without batch axes of one and with those that are rows of one tall product."""
+    """The views of a product, without batch axes of size 1 and with batches merged into one tall product."""
     views = _views(operator)
     batch = [n for n in operator.output.shape[:-2] if n > 1]
     found: dict[Key, View | None] = {k: reshaped(v, (*batch, *v.shape[-2:])) for k, v in views.items()}
@@ -40,7 +40,7 @@ def _views(operator: MatrixProduct) -> dict[Key, View]:
 
 
 def _taller(view: View, *, shared: bool) -> View | None:
-    """The last batch axis as more rows, or, of a `shared` operand, left out; None where that cannot be."""
+    """The last batch axis as more rows, or dropped for a `shared` operand; None if that is impossible."""
     *batch, last, rows, columns = view.shape
     if not shared:
         return reshaped(view, (*batch, last * rows, columns))
@@ -79,7 +79,7 @@ def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig
 def _transposed(name: str, what: str, view: View) -> bool:
     """Whether the first of the last two axes is contiguous, not the second.
 
-    Raises `InputError` where neither is.
+    Raises `InputError` if neither is.
     """
     (rows, columns), (row, column) = view.shape[-2:], view.strides[-2:]
     if column == 1 or columns == 1:

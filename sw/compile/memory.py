@@ -1,4 +1,4 @@
-"""Where the tensors of a network lie in memory, and how long: those that are done with make room for others.
+"""Allocation of a network's tensors in memory: tensors share it if their live ranges do not overlap.
 
 Constants, inputs, outputs and what lies in between have an area each, so that a few windows suffice:
 constants and inputs may be read, the rest read and written.
@@ -23,7 +23,7 @@ ALIGNMENT = 128
 
 
 class Kind(enum.Enum):
-    """What a tensor is to the program; areas lie in memory in this order."""
+    """The role of a tensor in the program; areas of memory are in this order."""
 
     CONSTANT = "constant"
     INPUT = "input"
@@ -33,10 +33,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation(Placement):
-    """A tensor in memory: a row is its last axis, or several of the last axes.
+    """A tensor in memory; a row is its last axis, or several of its last axes.
 
-    The tensor holds something from operator `first` (-1: from the start) to operator `last` of the program;
-    what lies there later overwrites it.
+    The tensor is live from operator `first` (-1: from the start) to operator `last` of the program; later
+    contents overwrite it.
     """
 
     tensor: Tensor
@@ -46,14 +46,14 @@ class Allocation(Placement):
 
     @property
     def end(self) -> int:
-        """Where the next tensor may start."""
+        """The first address for the next tensor."""
         return round_up(self.address + self.size, ALIGNMENT)
 
     @classmethod
     def of(
         cls, tensor: Tensor, kind: Kind, address: int, pitch: int, first: int, last: int, row: int
     ) -> Allocation:
-        """A tensor at an address, with rows of so many elements."""
+        """A tensor at an address, with rows of this many elements."""
         return cls(
             name=tensor.name,
             address=address,
@@ -70,9 +70,9 @@ class Allocation(Placement):
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tensor lies in memory: rows `pitch` bytes apart, the first `start` bytes behind a word.
+    """The row layout of a tensor: rows `pitch` bytes apart, the first one `start` bytes into a word.
 
-    A row has `row` elements, 0 being those of the last axis.
+    A row has `row` elements; 0 means those of the last axis.
     """
 
     pitch: int
@@ -82,14 +82,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Homes of all tensors by name, and windows: first byte, last byte, read, write."""
+    """Allocations of all tensors by name, and windows: first byte, last byte, read, write."""
 
     homes: Mapping[str, Allocation]
     windows: tuple[tuple[int, int, bool, bool], ...]
     end: int
 
     def overwritten(self, name: str) -> tuple[str, ...]:
-        """The tensors that lie, earlier in the program, where this one does."""
+        """The tensors whose memory this one overwrites."""
         own = self.homes[name]
         return tuple(
             other.tensor.name
@@ -108,10 +108,11 @@ def plan_memory(
     memory: range = MEMORY,
     further: Sequence[Tensor] = (),
 ) -> MemoryPlan:
-    """Give every tensor that the operators touch a home, and so `further` constants.
+    """Allocate every tensor that the operators touch, and the `further` constants.
 
-    `lines` holds how rows lie of tensors that are not dense or not aligned. What a network's later part needs
-    stays to the end; all lies in `memory`. Raises `InputError` where memory or windows do not suffice.
+    `lines` holds the row layout of tensors that are not dense or not aligned. Tensors that later parts of a
+    network need live to the end. Everything lies in `memory`. Raises `InputError` if memory or windows are
+    too small.
     """
     wanted = _lives(network, operators, lines)
     wanted += [_unplaced(t, Kind.CONSTANT, -1, len(operators), lines) for t in further]
@@ -143,14 +144,14 @@ def plan_memory(
 
 
 def _unplaced(tensor: Tensor, kind: Kind, first: int, last: int, lines: Mapping[str, Lines]) -> Allocation:
-    """A tensor whose address is, so far, the byte behind a word at which it starts."""
+    """A tensor without an address; its address is, so far, the offset from a word at which it starts."""
     row = tensor.shape[-1] if tensor.shape else 1
     own = lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
     return Allocation.of(tensor, kind, own.start, own.pitch, first, last, own.row or row)
 
 
 def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, Lines]) -> list[Allocation]:
-    """Tensors in the order of their first use, without places."""
+    """Tensors in the order of their first use, not yet placed."""
     end = len(operators)
     own = {id(o) for o in operators}
     others = [o for o in network.operators if id(o) not in own]
@@ -181,7 +182,7 @@ def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, 
 
 
 def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocation]:
-    """Largest first, each at the lowest address where nothing lies that lives at the same time."""
+    """Place the largest first, each at the lowest address free during its live range."""
     placed: list[Allocation] = []
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.name)):
         found = _placed(home, base)
@@ -198,7 +199,7 @@ def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocati
 
 
 def _placed(home: Allocation, address: int) -> Allocation:
-    """A tensor without a place at the first one at or above an address, which is that of a word."""
+    """A tensor placed at the first suitable address at or above a given word address."""
     start = clear_of_middle(address, home.address + home.size)
     return dataclasses.replace(home, address=start + home.address)
 
@@ -206,7 +207,7 @@ def _placed(home: Allocation, address: int) -> Allocation:
 def _windows(
     areas: Mapping[Kind, tuple[int, int]], config: MachineConfig
 ) -> tuple[tuple[int, int, bool, bool], ...]:
-    """A window to read for constants and inputs, one to read and write for the rest."""
+    """A read-only window for constants and inputs, and a read-write window for the rest."""
     found = []
     for kinds, write in (((Kind.CONSTANT, Kind.INPUT), False), ((Kind.ACTIVATION, Kind.OUTPUT), True)):
         used = [areas[k] for k in kinds if areas[k][1] > areas[k][0]]

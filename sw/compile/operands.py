@@ -1,7 +1,7 @@
-"""Operands of a loop over tiles that come from memory: how they follow the tile, and their loads.
+"""Operands from memory in a loop over tiles: how they follow the tile, and their loads.
 
 Constants that follow rows or columns are put into records, padded to whole tiles, which one index of the loop
-serves; everything else is loaded as it lies.
+addresses. Everything else is loaded as it is.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sw.layout import round_up
 
 @dataclass(frozen=True)
 class Segments:
-    """Rows of a tile that consist of `count` segments of `length` elements, with gaps behind them.
+    """Rows of a tile that consist of `count` segments of `length` elements, with gaps after them.
 
-    Of a segment `computed` elements are: those beyond `length` fall into the gaps of the result, and what is
-    read for them is of no matter. `apart` holds the elements from segment to segment, `pitches` those from
-    row to row, by number of the operand or `"result"`. What has no gaps between segments has `apart` equal
-    to `length`. Where anything has gaps, records of rows are those of their segments.
+    `computed` elements of a segment are computed: those beyond `length` fall into the gaps of the result, and
+    their inputs do not matter. `apart` holds the elements from segment to segment, and `pitches` those from
+    row to row, by the number of the operand or `"result"`. Without gaps between segments, `apart` equals
+    `length`. If anything has gaps, row records are per segment.
     """
 
     length: int
@@ -46,16 +46,16 @@ class Segments:
 
     @property
     def records(self) -> int:
-        """Records of rows that belong to each row."""
+        """Row records per row."""
         return self.count if any(step != self.computed for step in self.apart.values()) else 1
 
     def beyond(self, key: int | str) -> int:
-        """Elements behind the last segment of a tile that are read of an operand."""
+        """Elements after a tile's last segment that are read from an operand."""
         return max(0, self.computed - self.apart[key])
 
     @property
     def gaps(self) -> dict[str, Any]:
-        """What is skipped behind rows and behind segments, as scalars of a launch."""
+        """Gaps after rows and after segments, as scalars of a launch."""
         return {
             "segment": self.computed,
             "row_gaps": {k: pitch - self.count * self.apart[k] for k, pitch in self.pitches.items()},
@@ -67,8 +67,8 @@ class Segments:
 class Tiles:
     """How a matrix [..., rows, columns] is cut into tiles, and the loops that count them.
 
-    `down` and `across` say how many tiles each loop moves on. `width` elements of a row are computed; with
-    `segments`, as many as these say, and `width` is what a row takes at most.
+    `down` and `across` say how many tiles each loop advances. `width` elements per row are computed; with
+    `segments`, it is the most that a row takes.
     """
 
     loops: tuple[Loop, ...]
@@ -87,15 +87,15 @@ class Tiles:
 
     @property
     def records(self) -> int:
-        """Records of rows that belong to each row: one, or one for each segment."""
+        """Row records per row: one, or one per segment."""
         return self.segments.records if self.segments else 1
 
     def region(self, writer: Writer, view: View) -> Region | None:
-        """What counts as touched of a view where rows have gaps: all of its tensor."""
+        """The region of a view that counts as touched if rows have gaps: its whole tensor."""
         return None if self.segments is None else writer.whole(view.tensor)
 
     def walk(self, view: View, batch: Mapping[str, int]) -> AddressMap:
-        """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
+        """Start of the current tile in a view; `batch`: elements that the other loops advance."""
         row, column = view.strides[-2:]
         columns = self.segments.count * self.segments.length if self.segments else self.columns
         steps = dict(batch)
@@ -116,7 +116,7 @@ def follows(view: View) -> Follows:
 
 @dataclass(frozen=True)
 class Source:
-    """An operand: its view, how the kernel reads it, and how its tensor lies in memory."""
+    """An operand: its view, how the kernel reads it, and the layout of its tensor."""
 
     view: View
     access: TileAccess
@@ -124,7 +124,7 @@ class Source:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element as it is loaded: records hold words."""
+        """Bytes of an element as loaded: records hold words."""
         return 4 if self.access.record else self.home.itemsize
 
     @property
@@ -139,7 +139,7 @@ class Source:
 
 
 def source(view: View, home: Allocation, batched: bool) -> Source:
-    """An operand that lies in memory; `batched`: it differs from batch to batch."""
+    """An operand in memory; `batched`: it differs from batch to batch."""
     how = follows(view)
     if how == "row" and view.shape[-1] == 1 and not home.dense:
         # What follows rows would be loaded as neighbours.
@@ -151,7 +151,7 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
 
 @dataclass(frozen=True)
 class Tile:
-    """The present tile: how many rows and columns it has, which of two places, and whether it is there."""
+    """The current tile: its rows and columns, which of two buffers it uses, and whether it exists."""
 
     tiles: Tiles
     rows: Expr
@@ -162,11 +162,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A load that brings what a tile needs of an operand, or of a record, into one of two places.
+    """A load that brings a tile's part of an operand, or of a record, into one of two buffers.
 
-    `access` is how the loop reads it: what repeats is in tiles of whole rows, and what is turned is loaded
-    column by column, each at its `step`. `unit` elements belong to each row, or to each tile (records of
-    columns).
+    `access` is how the loop reads it: repeated operands use tiles of whole rows, and transposed ones are
+    loaded column by column, each at its `step`. `unit` elements belong to each row, or to each tile (for
+    records of columns).
     """
 
     key: int | str
@@ -180,9 +180,9 @@ class Fetch:
     def load(
         self, writer: Writer, tile: Tile, batch: Mapping[str, int]
     ) -> tuple[list[Statement], Region, Expr]:
-        """The loads, the bytes that the launch reads, and the first element's index.
+        """The loads, the bytes that the launch reads, and the index of the first element.
 
-        `batch` are elements that other loops than those of tiles move on; of records, rows.
+        `batch` are the elements that loops other than those of tiles advance; for records, the rows.
         """
         home, tiles, how = writer.home(self.view.tensor), tile.tiles, self.access.follows
         target = tile.turn * self.half + self.base
@@ -217,7 +217,7 @@ class Fetch:
         return loads, writer.scratch(target, self.half), first
 
     def _record(self, tiles: Tiles, batch: Mapping[str, int]) -> AddressMap:
-        """Where the records of the present tile start."""
+        """Start of the current tile's records."""
         if self.access.follows == "column":
             return AddressMap(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()})
         steps = {n: s * self.unit for n, s in batch.items()}
@@ -225,7 +225,7 @@ class Fetch:
         return AddressMap(tiles.loops, steps)
 
     def _lines(self, writer: Writer, tile: Tile, batch: Mapping[str, int], target: Expr) -> list[Statement]:
-        """Loads of single elements, one for each row of the tile or, if there are fewer, each column."""
+        """Loads of single elements, one per row of the tile, or per column if there are fewer columns."""
         element, tiles, there = writer.home(self.view.tensor).itemsize, tile.tiles, tile.there
         (row, column), by_rows = self.view.strides[-2:], tiles.rows <= tiles.columns
         line = Loop(f"line_{self.key}", tiles.rows if by_rows else tiles.columns)
@@ -276,17 +276,17 @@ def _padded(array: np.ndarray, start: int, tiles: Tiles) -> np.ndarray:
 def fetches(
     sources: Mapping[int, Source], made: Mapping[str, Tensor], tiles: Tiles, area: ChipSpace
 ) -> list[Fetch]:
-    """The loads of a tile, with places in the scratchpad."""
+    """The loads of a tile, with their addresses in the scratchpad."""
     found: list[Fetch] = []
 
     def places(size: int) -> tuple[int, int]:
-        """Two places of so many bytes: where they begin, and the bytes from one to the other."""
+        """Two buffers of this many bytes: their start, and the distance from one to the other."""
         # The second starts as the first does.
         half = round_up(size, area.alignment)
         return area.take(HALVES * half), half
 
     def record(key: str, size: int, unit: int) -> None:
-        """Places of records of `unit` elements."""
+        """Buffers for records of `unit` elements."""
         access = TileAccess("scratch", "int32", "column" if key == "columns" else "row", record=True)
         found.append(Fetch(key, whole(made[key]), access, *places(size), pitch=0, unit=unit))
 
@@ -308,7 +308,7 @@ def fetches(
 
 
 def _elements(key: int, s: Source, tiles: Tiles, pitch: int) -> int:
-    """Elements of an operand that a tile takes, with rows so far apart."""
+    """Elements of an operand in a tile, for this distance of rows."""
     match s.access.follows:
         case "full":
             return tiles.rows * pitch + (tiles.segments.beyond(key) if tiles.segments else 0)
@@ -320,12 +320,12 @@ def _elements(key: int, s: Source, tiles: Tiles, pitch: int) -> int:
 
 
 def room(sources: Mapping[int, Source], tiles: Tiles) -> int:
-    """Bytes of the scratchpad that loads of these tiles take at most."""
+    """The most bytes of the scratchpad that loads of these tiles take."""
     return sum(HALVES * (s.itemsize * _elements(k, s, tiles, tiles.width) + 128) for k, s in sources.items())
 
 
 def longest(sources: Mapping[int, Source], tiles: Tiles) -> int:
-    """Bytes of the longest row of a load of these tiles at most."""
+    """Bytes of the longest row in a load of these tiles."""
     found = 0
     for how, elements in (("full", tiles.width), ("row", tiles.rows), ("column", tiles.width)):
         own = [s for s in sources.values() if s.access.follows == how]

@@ -1,4 +1,4 @@
-"""One sequential tile program for a run of operators: every operator's statements, one after the other."""
+"""Builds one sequential tile program for a run of operators, one operator's statements after another's."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ STEPS = "step"
 
 @dataclass(frozen=True)
 class Group:
-    """Operators of a network that follow each other on the machine."""
+    """Consecutive operators of a network that run on the machine."""
 
     network: Network
     operators: tuple[Operator, ...]
     config: MachineConfig
 
     def parts(self, count: int) -> list[Group]:
-        """The operators in at most so many groups, about as many in each; loops stay whole where they can."""
+        """The operators in at most this many groups of about equal size; loops stay whole if possible."""
         items = [
             (len(item.body), item.count) if isinstance(item, Repeated) else (1, 1)
             for item in repeats(self.operators, self.network.tensors)
@@ -54,7 +54,7 @@ class Group:
         return found if len(found) > 1 else self._cut([(1, 1)] * len(self.operators), count)
 
     def _cut(self, items: Sequence[tuple[int, int]], count: int) -> list[Group]:
-        """Groups of items, each so many operators that are executed so many times."""
+        """Groups of items, each of which is a number of operators executed a number of times."""
         groups: list[list[Operator]] = [[] for _ in range(count)]
         left, done, total = list(self.operators), 0, sum(size for size, _ in items)
         for size, times in items:
@@ -66,7 +66,7 @@ class Group:
 
 @dataclass(frozen=True)
 class LoweredLoop:
-    """Operators that repeat, each with its tiles."""
+    """Repeated operators, each with its tiles."""
 
     operator: Repeated
     parts: tuple[LoweredOperator, ...]
@@ -78,7 +78,7 @@ class LoweredLoop:
 
     @property
     def blobs(self) -> tuple[Tensor, ...]:
-        """Constants that they add."""
+        """The constants that they add."""
         return tuple(b for part in self.parts for b in part.blobs)
 
 
@@ -87,10 +87,10 @@ Part = LoweredOperator | LoweredLoop
 
 @dataclass(frozen=True)
 class Tiled:
-    """Operators with their tiles, and where everything lies.
+    """Operators with their tiles, and the allocation of all tensors.
 
-    `configurations` are names of the tensors that hold configurations, by their words. `early`: the array has
-    more to do than the storer (`sw.warps.convert`).
+    `configurations` names the tensors that hold configurations, by their words. `early`: the array is busier
+    than the storer (`sw.warps.convert`).
     """
 
     group: Group
@@ -101,7 +101,7 @@ class Tiled:
 
 
 def tile(group: Group, space: range, allowed: Choices) -> Tiled:
-    """Memory in a range of addresses, tiles and configurations of operators that run one after the other."""
+    """Choose memory in a range of addresses, tiles, and configurations for operators that run in sequence."""
     network, operators, config = group.network, group.operators, group.config
     lines = layouts(network, config)
     memory = plan_memory(network, operators, lines, config, space)
@@ -147,7 +147,7 @@ def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
 
 
 def _loop(own: LoweredLoop, launcher: LaunchWriter) -> list[Statement]:
-    """The statements of operators that repeat, in a loop over their steps."""
+    """The statements of repeated operators, in a loop over their steps."""
     writer, level = launcher.writer, Loop(STEPS, own.operator.count)
     writer.step, writer.moves = index([level], STEPS), own.operator.moves
 
@@ -176,13 +176,13 @@ def _part(
     taken: set[str],
     allowed: Choices,
 ) -> LoweredOperator:
-    """Tiles that leave half of the scratchpad to the next operator, where there are such.
+    """Tiles that leave half of the scratchpad to the next operator, if such tiles exist.
 
-    Names of the part's own constants join those that are `taken`: operators may have equal names.
+    Names of the part's own constants are added to `taken`: operators may have equal names.
     """
     if config.cgra is None and not stores_sums(operator):
         raise InputError(
-            f"{operator.name} ({operator.op}): machine {config.name!r} must have a grid (cgra), it has none"
+            f"{operator.name} ({operator.op}): machine {config.name!r} must have a CGRA, it has none"
         )
     reserved = room // 4
     try:
@@ -198,7 +198,7 @@ def _part(
 
 
 def _configurations(parts: Sequence[Part], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
-    """Configurations of all operators as tensors, equal ones once."""
+    """The configurations of all operators as tensors; equal ones are shared."""
     made: dict[tuple[int, ...], Tensor] = {}
     for own in parts:
         for configured in own.configured:
@@ -240,7 +240,7 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
 
 
 def most_operands(program: Program) -> int:
-    """The operands of all operations of the warp that has most."""
+    """Number of operands of all operations of the warp that has the most."""
     counts: Counter[int | None] = Counter()
     for instruction in instructions(program):
         counts[instruction.warp] += len(instruction.operands)
@@ -248,7 +248,7 @@ def most_operands(program: Program) -> int:
 
 
 def check_operands(name: str, body: Sequence[Statement]) -> None:
-    """Raise `InputError` with an operator's name where an operand can be wider than its field."""
+    """Raise `InputError`, naming the operator, if an operand may be too wide for its field."""
     for s in statements(tuple(body)):
         if not isinstance(s, Instruction):
             continue
@@ -265,6 +265,6 @@ def check_operands(name: str, body: Sequence[Statement]) -> None:
 
 
 def _widths(s: Instruction) -> dict[str, int]:
-    """Bits of the operands and parameters of an operation by name."""
+    """Bits of an operation's operands and parameters, by name."""
     spec = isa.INSTRUCTIONS[s.name]
     return {o.name: o.bits for o in spec.operands} | {p: isa.PARAMETERS[p].bits for p in spec.parameters}

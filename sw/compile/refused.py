@@ -1,4 +1,4 @@
-"""Operators that a stage of the compiler finds too much for the machine."""
+"""Operators that a compiler stage cannot fit on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sw.graph.network import Operator
 
 
 class OperatorsError(InputError):
-    """Operators that the machine cannot execute, each with the reason; the text is the first one's."""
+    """Operators that the machine cannot execute, each with its reason; the message is the first one's."""
 
     def __init__(self, refused: Sequence[tuple[Operator, str]]):
         self.refused = tuple(refused)

@@ -1,7 +1,7 @@
-"""Operators that repeat, as the steps of a recurrent network do, become a loop of the tile program.
+"""Turns repeated operators, such as the steps of a recurrent network, into a loop of the tile program.
 
-`stacked` puts the tensors that steps make behind each other in one tensor; then the addresses of a step are
-those of the first plus a multiple of its number, and `repeats` finds the operators to write once.
+`stacked` puts the tensors of successive steps into one tensor, so that the addresses of a step are those of
+the first plus a multiple of its number. `repeats` then finds the operators to emit once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Repeated:
-    """Operators that are executed `count` times; `moves` holds the elements that each tensor moves on."""
+    """Operators that are executed `count` times; `moves` is each tensor's stride per step, in elements."""
 
     body: tuple[Operator, ...]
     count: int
@@ -39,22 +39,22 @@ class Repeated:
 
     @property
     def op(self) -> str:
-        """How often they are executed."""
+        """How often they are executed, as text."""
         return f"{self.count} steps"
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of the model in them."""
+        """The model's nodes that they compute."""
         return tuple(dict.fromkeys(name for o in self.body for name in o.nodes))
 
     @property
     def output(self) -> View:
-        """What all steps make of the last of them, in an axis for the steps."""
+        """The results of the last operator in all steps, with an axis for the steps."""
         return self._all_steps(self.body[-1].output)
 
     @property
     def inputs(self) -> tuple[View, ...]:
-        """All other views, those of results too."""
+        """All other views, including those of results."""
         return tuple(self._all_steps(view) for o in self.body for view in views(o))
 
     def _all_steps(self, view: View) -> View:
@@ -63,7 +63,7 @@ class Repeated:
 
 
 def repeats(operators: Sequence[Operator], tensors: Tensors) -> tuple[Operator | Repeated, ...]:
-    """The operators, those that repeat at places a constant distance apart as `Repeated`."""
+    """The operators; those that repeat at constant distances become `Repeated`."""
     made: list[Operator | Repeated] = []
     done = 0
     for run in _runs(operators, tensors):
@@ -82,9 +82,9 @@ def repeats(operators: Sequence[Operator], tensors: Tensors) -> tuple[Operator |
 
 
 def stacked(network: Network) -> Network:
-    """The network with what repeating operators make in tensors with an axis for the steps.
+    """The network with the results of repeated operators in tensors with an axis for the steps.
 
-    Tensors that the host or the model's outputs have by name stay as they are.
+    Tensors that the host or the model's outputs use by name stay as they are.
     """
     operators, tensors = list(network.operators), dict(network.tensors)
     fixed = {*network.inputs, *network.outputs}
@@ -120,13 +120,13 @@ def stacked(network: Network) -> Network:
 
 
 def views(operator: Operator) -> tuple[View, ...]:
-    """All that an operator reads, and what it writes."""
+    """All views that an operator reads, and the one that it writes."""
     return (*operator.inputs, operator.output)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """`count` times `period` operators that are alike but for names and places of tensors."""
+    """`count` times `period` operators that are equal except for names and addresses of tensors."""
 
     start: int
     period: int
@@ -139,7 +139,7 @@ class _Run:
 
 
 def _runs(operators: Sequence[Operator], tensors: Tensors) -> list[_Run]:
-    """Runs that do not overlap, in order: those first that leave the most operators out."""
+    """Runs that do not overlap, in order; those that save the most operators are chosen first."""
     known: dict[Any, int] = {}
     forms = np.array([known.setdefault(_form(o, tensors), len(known)) for o in operators])
     found = sorted(_candidates(forms), key=lambda r: (-(r.count - 1) * r.period, r.period, r.start))
@@ -165,7 +165,7 @@ def _candidates(forms: np.ndarray) -> Iterator[_Run]:
 
 
 def _form(item: Any, tensors: Tensors) -> Any:
-    """What must be equal of operators that repeat: all but names, and where computed tensors lie."""
+    """What must be equal in repeated operators: all but names and the addresses of computed tensors."""
     if isinstance(item, View):
         tensor = tensors[item.tensor]
         place = (tensor.element,) if tensor.constant is None else (item.tensor, item.offset)
@@ -181,7 +181,7 @@ def _form(item: Any, tensors: Tensors) -> Any:
 
 
 def _moves(steps: Sequence[Sequence[View]], tensors: Tensors) -> dict[str, int] | None:
-    """How many elements each tensor moves on with every step; None where steps are not alike in that."""
+    """Each tensor's stride per step, in elements; None if the steps differ in that."""
     moves: dict[str, int] = {}
     for seen in zip(*steps, strict=True):
         first = seen[0]
@@ -198,7 +198,7 @@ def _moves(steps: Sequence[Sequence[View]], tensors: Tensors) -> dict[str, int] 
 def _families(
     steps: Sequence[Sequence[Operator]], tensors: Tensors, fixed: set[str]
 ) -> list[tuple[str, ...]] | None:
-    """The tensors that steps make, each with those that stand for it in other steps; None without a loop."""
+    """The tensors of one step, each with its counterparts in other steps; None without a loop."""
     seen = [[v for o in step for v in views(o)] for step in steps]
     rows = [tuple(view.tensor for view in row) for row in zip(*seen, strict=True)]
     outputs = [tuple(o.output.tensor for o in row) for row in zip(*steps, strict=True)]

@@ -1,6 +1,6 @@
-"""The stages of the compiler, and what passes from each to the next.
+"""The stages of the compiler, and the data that pass between them.
 
-A stage is a frozen dataclass: its fields are its options, its call takes one thing and gives another.
+A stage is a frozen dataclass: its fields are its options, and its call maps one input to one output.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Synchroniser = Callable[[Program, MachineConfig], Program]
 
 @dataclass(frozen=True)
 class TileProgram:
-    """A tile program: `source` is the sequential one, `program` what became of it by now.
+    """A tile program: `source` is the sequential one, `program` its current form.
 
-    Of operators, `tiled` holds their tiles and `labels` the number of the operator of every instruction.
+    `tiled` holds the tiles of operators, and `labels` the operator number of every instruction.
     """
 
     config: MachineConfig
@@ -53,7 +53,7 @@ class TileProgram:
 
 @dataclass(frozen=True)
 class WarpPrograms:
-    """The tile programs of the warps, made from one with waits and signals."""
+    """The tile programs of the warps, split from one program with waits and signals."""
 
     origin: TileProgram
     programs: Mapping[int, Program]
@@ -61,7 +61,7 @@ class WarpPrograms:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """Instruction words of the warps, and the operator of every instruction by warp and place."""
+    """Instruction words of the warps, and the operator of every instruction."""
 
     origin: TileProgram
     programs: dict[int, list[int]]
@@ -70,11 +70,11 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Operators as one program of the machine.
+    """Operators compiled into one program of the machine.
 
-    `source` is the sequential tile program, `synchronised` the one with waits and signals. `labels` holds for
-    every label of it the number of its operator, `operator_of` for every warp and instruction. `seconds` are
-    those of the stages.
+    `source` is the sequential tile program, and `synchronised` the one with waits and signals. `labels` maps
+    each of its labels to an operator number, and `operator_of` does so for every warp and instruction.
+    `seconds` holds the time of each stage.
     """
 
     network: Network
@@ -97,18 +97,18 @@ class Compiled:
 
     @property
     def inputs(self) -> dict[str, Allocation]:
-        """The tensors that must be given."""
+        """The tensors that a run must be given."""
         return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.INPUT}
 
     @property
     def outputs(self) -> dict[str, Allocation]:
-        """The tensors that stay to the end."""
+        """The tensors that are live at the end."""
         return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.OUTPUT}
 
 
 @dataclass(frozen=True)
 class Legalise:
-    """Copies where an operator cannot read or write a view as it lies; steps that repeat in one tensor."""
+    """Insert copies where an operator cannot use a view directly; put repeated steps into one tensor."""
 
     name: ClassVar[str] = "legalise"
 
@@ -120,25 +120,25 @@ class Legalise:
 
 @dataclass(frozen=True)
 class Tile(Choices):
-    """Tiles, addresses, and the loops of the CGRA."""
+    """Choose tiles, addresses, and the loops of the CGRA."""
 
     memory: range = MEMORY
 
     name: ClassVar[str] = "tile"
 
     def __call__(self, group: Group) -> Tiled:
-        """Operators with their tiles; raises `InputError` for what the machine cannot do or does not have."""
+        """Operators with their tiles; raises `InputError` for anything that exceeds the machine."""
         return tile(group, self.memory, self)
 
 
 @dataclass(frozen=True)
 class Emit:
-    """One sequential tile program."""
+    """Emit one sequential tile program."""
 
     name: ClassVar[str] = "emit"
 
     def __call__(self, tiled: Tiled) -> TileProgram:
-        """The statements of all operators; raises `InputError` for more warps than the machine has."""
+        """The statements of all operators; raises `InputError` if the machine has too few warps."""
         config = tiled.group.config
         program, labels = emit(tiled)
         program = retype(program)
@@ -152,7 +152,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class RemoveDeadStores:
-    """Without instructions whose results nothing reads; `lasting` spaces are read after the end."""
+    """Remove instructions whose results are never read; `lasting` spaces are read after the end."""
 
     lasting: tuple[str | None, ...] = LASTING
 
@@ -168,14 +168,14 @@ class RemoveDeadStores:
 
 @dataclass(frozen=True)
 class AssignWarps:
-    """Waits and signals: those of `sw.warps`, or of another scheme."""
+    """Insert waits and signals, with `sw.warps` or another scheme."""
 
     synchronise: Synchroniser | None = None
 
     name: ClassVar[str] = "warps"
 
     def __call__(self, made: TileProgram) -> TileProgram:
-        """The program of several warps; raises `InputError` where the machine has too few channels."""
+        """The program for several warps; raises `InputError` if the machine has too few channels."""
         if self.synchronise is not None:
             return replace(made, program=self.synchronise(made.program, made.config))
         early = made.tiled is not None and made.tiled.early
@@ -184,7 +184,7 @@ class AssignWarps:
 
 @dataclass(frozen=True)
 class Canonicalise:
-    """Expressions in canonical form."""
+    """Bring expressions into canonical form."""
 
     name: ClassVar[str] = "canonicalize"
 
@@ -195,9 +195,10 @@ class Canonicalise:
 
 @dataclass(frozen=True)
 class Hoist:
-    """One program per warp, with what its registers keep.
+    """Split into one program per warp, and keep values in registers.
 
-    `uniform` programs differ in numbers alone where their problems do (`sw.canonical.hoist`).
+    With `uniform`, programs whose problems differ only in numbers differ only in numbers
+    (`sw.canonical.hoist`).
     """
 
     strategy: Strategy = Strategy.BUDGET
@@ -217,16 +218,16 @@ class Hoist:
 
 @dataclass(frozen=True)
 class Generate:
-    """Instruction words; `uniform` as in `Hoist`."""
+    """Generate instruction words; `uniform` is as in `Hoist`."""
 
     uniform: bool = True
 
     name: ClassVar[str] = "generate"
 
     def __call__(self, made: WarpPrograms) -> MachineCode:
-        """The words of every warp, and the operator that each instruction belongs to.
+        """The words of every warp, and the operator of each instruction.
 
-        Raises `InputError` where registers, loops or instruction memory do not suffice.
+        Raises `InputError` if registers, loop depth or instruction memory are exceeded.
         """
         origin = made.origin
         words: dict[int, list[int]] = {}
@@ -242,11 +243,11 @@ class Generate:
 
 
 def warp_name(warp: int) -> str:
-    """A warp as messages call it: by the engine that it drives."""
+    """The name of a warp in messages, after the engine that it drives."""
     return f"warp {WarpRole(warp).title if warp in set(WarpRole) else warp}"
 
 
 @functools.lru_cache(maxsize=1024)
 def _hoisted(own: Program, registers: int, strategy: Strategy, uniform: bool) -> Program:
-    """What registers keep of one warp's program: machines that differ elsewhere have equal programs."""
+    """One warp's program with values in registers; machines that differ elsewhere share it."""
     return retype(optimise(own, registers, strategy, uniform=uniform))

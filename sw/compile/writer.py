@@ -1,4 +1,4 @@
-"""What the parts of a model's tile program share: buffers, regions of memories, labels."""
+"""Shared state for emitting a model's tile program: buffers, regions of memories, labels."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
 
 
 def interval(start: Expr | int, length: Expr | int) -> Interval:
-    """So many elements from a start on."""
+    """An interval of this many elements from a start."""
     first = const(start) if isinstance(start, int) else start
     return Interval(first, first + length)
 
 
 def loop(level: Loop, body: Sequence[Statement]) -> For:
-    """The body for every step of a level."""
+    """A loop over the steps of a level, around a body."""
     return For(level.name, Const(0), Const(level.count), Const(1), tuple(body))
 
 
 @dataclass(frozen=True)
 class AddressMap:
-    """Where something starts in a tensor: an element, what loops move on, and multiples of numbers."""
+    """The start of something in a tensor: an element, strides in loops, and multiples of numbers."""
 
     loops: tuple[Loop, ...]
     steps: Mapping[str, int]
@@ -56,7 +56,7 @@ class AddressMap:
         return dataclasses.replace(self, loops=(*self.loops, *loops), steps={**self.steps, **steps})
 
     def counted(self, unit: Callable[[int], int], base: int = 0) -> Expr:
-        """The place, where so many elements count as `unit` of them; `base` is where the tensor starts."""
+        """The address in units of `unit` elements; `base` is the start of the tensor."""
         found = linear(self.loops, {n: unit(s) for n, s in self.steps.items()}, base + unit(self.start))
         for number, elements in self.further:
             found = found + number * unit(elements)
@@ -65,7 +65,7 @@ class AddressMap:
 
 @dataclass
 class ChipSpace:
-    """Bytes of a memory of the chip that an operator shares out."""
+    """Bytes of an on-chip memory that an operator allocates."""
 
     what: str
     base: int
@@ -74,7 +74,7 @@ class ChipSpace:
     used: int = 0
 
     def take(self, size: int) -> int:
-        """The first byte of so many; raises `InputError` where there are no more."""
+        """The first of this many bytes; raises `InputError` if too few are left."""
         start = round_up(self.base + self.used, self.alignment)
         if start + size > self.base + self.size:
             raise InputError(
@@ -86,7 +86,7 @@ class ChipSpace:
 
 @dataclass
 class Writer:
-    """Makes the statements of operators, one after the other."""
+    """Emits the statements of operators, one after the other."""
 
     config: MachineConfig
     memory: MemoryPlan
@@ -101,7 +101,7 @@ class Writer:
         self.names = {name: f"t{number}" for number, name in enumerate(self.memory.homes)}
 
     def label(self, stem: str) -> str:
-        """A label of the present operator that nothing else has; `labels` tells the operator of each."""
+        """A unique label for the current operator; `labels` maps it to the operator."""
         label, number = f"{stem}_{self.number}", 0
         while label in self.labels:
             number += 1
@@ -110,7 +110,7 @@ class Writer:
         return label
 
     def home(self, name: str) -> Allocation:
-        """Where a tensor lies."""
+        """The allocation of a tensor."""
         return self.memory.homes[name]
 
     def address(self, name: str, walk: AddressMap) -> Expr:
@@ -119,7 +119,7 @@ class Writer:
         return self._stepped(name, walk).counted(home.offset, wrap(home.address))
 
     def _stepped(self, name: str, walk: AddressMap) -> AddressMap:
-        """The place in the present step."""
+        """The address in the current step."""
         move = self.moves.get(name, 0)
         if self.step is None or not move:
             return walk
@@ -128,7 +128,7 @@ class Writer:
     def region(
         self, view: View, walk: AddressMap, rows: Expr | int, row_step: int, columns: Expr | int
     ) -> Region:
-        """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
+        """Rows of a view: `columns` successive elements each, `row_step` apart; else the whole tensor."""
         home = self.home(view.tensor)
         several = rows not in (1, Const(1))
         if not row_compatible(view, home.row) or (several and (row_step % home.row or row_step < 0)):
@@ -148,7 +148,7 @@ class Writer:
         return Region(self.names[view.tensor], (interval(row, count), interval(column, columns)))
 
     def run(self, name: str, walk: AddressMap, number: Expr | int) -> Region:
-        """So many successive elements: rows of the tensor, or all of it."""
+        """Successive elements: rows of the tensor, or all of it."""
         home = self.home(name)
         walk = self._stepped(name, walk)
         steps = (walk.start, *walk.steps.values(), *(e for _, e in walk.further))
@@ -164,7 +164,7 @@ class Writer:
         return Region(self.names[name], (interval(0, home.rows), interval(0, home.row)))
 
     def stored(self, name: str, region: Region) -> tuple[Access, ...]:
-        """What a store to a region writes: also all that lay there before."""
+        """What a store to a region writes, including everything that shared its memory before."""
         return (region, *(self.whole(other) for other in self.memory.overwritten(name)))
 
     def scratch(self, start: Expr | int, length: Expr | int) -> Region:
@@ -193,9 +193,10 @@ class Writer:
         below: Expr | int = 0,
         region: Region | None = None,
     ) -> Instruction:
-        """Rows of a view into the scratchpad, `pitch` bytes apart there.
+        """Load rows of a view into the scratchpad, `pitch` bytes apart there.
 
-        `fill`: how many bytes follow each row, and their value; so many rows `below` the last consist of it.
+        `fill` gives the number and value of the bytes that pad each row; `below` rows of padding follow the
+        last.
         """
         home = self.home(view.tensor)
         source = region or self.region(view, walk, rows, row_step, columns)
@@ -234,7 +235,7 @@ class Writer:
         when: Expr | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
+        """Store rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
         size = (rows - 1) * pitch + columns * self.home(view.tensor).itemsize
         held = self.out(source, size)
         return self.store("store_out", held, view, walk, rows, columns, source, pitch, when, row_step, region)
@@ -253,7 +254,7 @@ class Writer:
         row_step: int | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Rows of results on the chip, of the region `held`, to rows of a view."""
+        """Store rows of results on the chip, of the region `held`, to rows of a view."""
         home = self.home(view.tensor)
         row_step = view.strides[-2] if row_step is None else row_step
         target = region or self.region(view, walk, rows, row_step, columns)
@@ -289,12 +290,12 @@ class Writer:
 
 
 def given(operands: Mapping[str, Expr | int]) -> tuple[tuple[str, Expr], ...]:
-    """Operands as an instruction holds them."""
+    """Operands in the form that an instruction holds them."""
     return tuple((n, const(v) if isinstance(v, int) else v) for n, v in operands.items())
 
 
 def row_compatible(view: View, row: int) -> bool:
-    """Whether every axis of a view moves by whole rows of its tensor, or inside of a row."""
+    """Whether every axis of a view moves by whole rows of its tensor, or inside a row."""
     inside = view.offset % row
     for count, stride in zip(view.shape, view.strides, strict=True):
         if count > 1 and stride % row:

@@ -1,7 +1,7 @@
-"""A program as a tree of loops and accesses, with symbolic regions: what the analysis of edges works on.
+"""A program as a tree of loops and accesses with symbolic regions, on which edges are analysed.
 
-The text is walked once, with a symbol for the number of the iteration of every loop. Branches become
-conditions of the accesses in them, and scalars are replaced by their values.
+The text is walked once, with a symbol for the iteration number of every loop. Branches become conditions of
+the accesses in them, and scalars are replaced by their values.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ ENDLESS = HIGH - 1
 
 @dataclass(eq=False)
 class SymbolicLoop:
-    """A loop, or the whole program: `symbol` is the number of its iteration, `count` how many it has.
+    """A loop, or the whole program: `symbol` is its iteration number, `count` its trip count.
 
-    `other` is a second symbol for another iteration of it. Symbols with numbers from `first` to `last` may
-    have another value in every iteration. `around` are the loops around it, outermost first, `position` is
-    its place among the children of the innermost of them.
+    `other` is a second symbol for another iteration of it. Symbols numbered `first` to `last` may differ in
+    every iteration. `around` are the enclosing loops, outermost first, and `position` is its index among the
+    children of the innermost one.
     """
 
     symbol: Symbol
@@ -66,7 +66,7 @@ class SymbolicLoop:
     spans: dict[tuple[str, bool], Spans] = field(default_factory=dict)
 
     def near(self, buffer: str, writes: bool, low: int, high: int) -> Iterator[SymbolicAccess]:
-        """Those of the few that may touch a place of the first dimension between two."""
+        """The accesses, of the few that there are, that may touch an interval of the first dimension."""
         key = buffer, writes
         if key not in self.spans:
             spans = []
@@ -80,7 +80,7 @@ class SymbolicLoop:
             yield self.hulls[buffer][found]
 
     def index(self, buffer: str, writes: bool) -> RegionIndex:
-        """The children that access a buffer, or write it, by their regions."""
+        """The children that access, or write, a buffer, by region."""
         found = self.indices.get((buffer, writes))
         if found is None:
             regions = []
@@ -98,11 +98,11 @@ class SymbolicLoop:
 
 @dataclass(eq=False, slots=True)
 class SymbolicAccess:
-    """One access of an instruction: where it may be, for all iterations together in `hull`.
+    """One access of an instruction: its region, and in `hull` the region over all iterations.
 
-    `box` is None for an unknown address. `loops` are those around it, outermost first, `conditions` what it
-    stands under, and whether that holds or does not where it happens. `slot` is the instruction's place in
-    the text, `position` that of the access among the children of its loop.
+    `box` is None for an unknown address. `loops` are the enclosing loops, outermost first, and `conditions`
+    the branches around it, each with its required outcome. `slot` is the instruction's position in the text,
+    and `position` that of the access among the children of its loop.
     """
 
     instruction: Instruction
@@ -146,7 +146,7 @@ def access_tree(program: Program) -> AccessTree:
 
 
 def _together(accesses: list[SymbolicAccess]) -> list[SymbolicAccess]:
-    """For accesses whose regions differ by constants alone one that touches what any of them does."""
+    """For accesses whose regions differ only by constants, one access that covers all of them."""
     found: dict[object, list[SymbolicAccess]] = {}
     for a in accesses:
         terms = None if a.box is None else tuple((terms_of(start), terms_of(stop)) for start, stop in a.box)
@@ -155,7 +155,7 @@ def _together(accesses: list[SymbolicAccess]) -> list[SymbolicAccess]:
 
 
 def _clusters(accesses: list[SymbolicAccess]) -> Iterator[list[SymbolicAccess]]:
-    """Accesses in groups that meet along the first dimension."""
+    """Groups of accesses that overlap along the first dimension."""
     if not accesses[0].hull:
         yield accesses
         return
@@ -171,7 +171,7 @@ def _clusters(accesses: list[SymbolicAccess]) -> Iterator[list[SymbolicAccess]]:
 
 
 def _hull_of(accesses: list[SymbolicAccess]) -> SymbolicAccess:
-    """The access to all that some touch whose regions differ by constants."""
+    """The hull of some accesses whose regions differ by constants."""
     first = accesses[0]
     if len(accesses) == 1:
         return first
@@ -191,7 +191,7 @@ def _hull_of(accesses: list[SymbolicAccess]) -> SymbolicAccess:
 
 
 def _apart(a: Value, b: Value) -> int:
-    """The difference of two numbers of the same terms."""
+    """The difference of two numbers with the same terms."""
     found = add(a, b, -1)
     assert isinstance(found, int)
     return found
@@ -199,7 +199,7 @@ def _apart(a: Value, b: Value) -> int:
 
 @dataclass
 class _Collector:
-    """Walks the text; `facts`, and the values of the evaluator, are those of the place."""
+    """Walks the text; `facts`, and the values of the evaluator, are those of the current position."""
 
     evaluator: Evaluator
     sizes: dict[str, tuple[Value, ...]]
@@ -221,7 +221,7 @@ class _Collector:
                 self.iterations(s)
 
     def iterations(self, s: For | While) -> None:
-        """A loop: its body once, with a symbol for the iteration."""
+        """A loop: visits its body once, with a symbol for the iteration."""
         symbols = self.evaluator.symbols
         start, step, count = self.head(s)
         most = min(ENDLESS, count if isinstance(count, int) else whole(count)[1])
@@ -254,7 +254,7 @@ class _Collector:
         self.forget(targets)
 
     def head(self, s: For | While) -> tuple[Value, int | None, Value]:
-        """Start, step (None: unknown) and number of iterations of a loop, negative or 0 for none."""
+        """Start, step (None if unknown) and trip count of a loop; the count may be negative or 0 for none."""
         evaluator, facts = self.evaluator, self.facts
         unknown = evaluator.symbols.fresh("n", 0, ENDLESS)
         if isinstance(s, While):
@@ -270,7 +270,7 @@ class _Collector:
         return start, step, evaluator.arithmetic(Op.DIV, add(span, abs(step) - 1), abs(step), facts)
 
     def forget(self, targets: dict[str, Kind]) -> None:
-        """Nothing is known of what scalars are at the start of some iteration."""
+        """Drop what is known of scalars, as at the start of an arbitrary iteration."""
         for name, kind in targets.items():
             unknown = self.evaluator.unknown(Var(name, BOOL if kind is Kind.BOOL else INT))
             self.evaluator.values[name] = unknown
@@ -294,7 +294,7 @@ class _Collector:
             self.phi(condition, *ends)
 
     def phi(self, condition: Condition, first: dict[str, Scalar], second: dict[str, Scalar]) -> None:
-        """The values after a branch, from those at the ends of both of its sides."""
+        """The values after a branch, merged from the ends of both sides."""
         self.evaluator.values = {**first, **second}
         for name, value in first.items():
             # A scalar without value on one way has none that may be used.
@@ -328,7 +328,7 @@ class _Collector:
                     own.accesses.setdefault(buffer, []).append(made)
 
     def places(self, access: Access, facts: Facts) -> Iterator[tuple[str, SymbolicBox | None, Box]]:
-        """What an access may touch: buffers with the region, None where that is not known, and its hull."""
+        """The region that an access may touch in each buffer (None if unknown), and its hull."""
         if isinstance(access, Region):
             integer = self.evaluator.integer
             box = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in access.box)
@@ -341,7 +341,7 @@ class _Collector:
 
 
 def _hull(box: SymbolicBox, sizes: tuple[Value, ...], facts: Facts) -> Box | None:
-    """What of a buffer a box may touch; None where it is empty, or outside so that no run gets there."""
+    """The part of a buffer that a box may touch; None if it is empty, or outside and so never reached."""
     hull = []
     outside, filled = False, True
     for (start, stop), size in zip(box, sizes, strict=True):
@@ -369,6 +369,6 @@ def _limits(start: Value, stop: Value, facts: Facts) -> tuple[Bounds, Bounds]:
 
 
 def _longer(start: Value, stop: Value, facts: Facts) -> bool:
-    """Whether an interval surely is not empty."""
+    """Whether an interval is certainly not empty."""
     length = add(stop, start, -1)
     return isinstance(length, int) and length > 0 and fits(start, facts) and fits(stop, facts)

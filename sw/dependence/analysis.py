@@ -30,7 +30,7 @@ _TRIED = 64
 
 @dataclass(frozen=True)
 class SeenWrite:
-    """A read, which counts the reads of its instruction, sees a write in `area`: elements, half open."""
+    """A read, numbered within its instruction, that sees a write in `area`: elements, half open."""
 
     source: str
     use: str
@@ -41,12 +41,12 @@ class SeenWrite:
 
 @dataclass(frozen=True)
 class Dependences:
-    """Which writes every instruction's reads may see.
+    """Which writes the reads of every instruction may see.
 
-    `sources` has every label as a key: by source ("entry" for what a buffer held before the program) the
-    distances in iterations of their common loops, outermost first, () where they have no loop in common.
-    "*" stands for any number in place of one that is not constant or not bounded. `edges` tells of every read
-    where; it is filled by `analyse(program, details=True)`.
+    `sources` has every label as a key. It maps each source ("entry" for what a buffer held before the
+    program) to the distances in iterations of their common loops, outermost first, or () if they have none in
+    common. "*" stands for a distance that is not constant or not bounded. `edges` says for every read where
+    it sees what; `analyse(program, details=True)` fills it.
     """
 
     program: Program
@@ -60,7 +60,7 @@ class Dependences:
 
     @cached_property
     def def_use(self) -> dict[str, list[str]]:
-        """By label, and "entry", the instructions that may read what it wrote, sorted."""
+        """By label and "entry", the instructions that may read what it wrote, sorted."""
         found: dict[str, list[str]] = {ENTRY: [], **{label: [] for label in self.sources}}
         for use in sorted(self.sources):
             for source in self.sources[use]:
@@ -81,17 +81,17 @@ class Dependences:
         return found
 
     def as_dict(self) -> dict[str, object]:
-        """What `heald deps --json` prints."""
+        """The JSON that `heald deps --json` prints."""
         return {"use_def": self.use_def, "def_use": self.def_use, "distance": self.distance}
 
 
 def by_size(distance: Distance) -> tuple[tuple[bool, int], ...]:
-    """What distances are sorted by: numbers first."""
+    """The sort key of distances: numbers first."""
     return tuple((isinstance(n, str), 0 if isinstance(n, str) else n) for n in distance)
 
 
 def analyse(program: Program, *, details: bool = False, budget: WalkBudget | None = None) -> Dependences:
-    """The dependences of a program; with `details` also where every read sees what."""
+    """The dependences of a program; with `details`, also where every read sees what."""
     sources: dict[str, dict[str, set[Distance]]] = {i.label: {} for i in instructions(program)}
     edges = []
     tree, budget = access_tree(program), budget or WalkBudget(_LEAST)
@@ -116,9 +116,9 @@ def _area(sink: SymbolicAccess, met: Met, facts: Facts) -> Box:
 
 
 def distances(sink: SymbolicAccess, met: Met, facts: Facts, tried: int = 0) -> list[Distance]:
-    """All distances in iterations of the common loops that facts allow; none for the start of the program.
+    """All distances in iterations of the common loops that the facts allow; none for the program's start.
 
-    Where there are no more than `tried` of them, each is held against all facts together.
+    Up to `tried` distances are each tested against all facts together.
     """
     if met.access is None:
         return []
@@ -149,7 +149,7 @@ def distances(sink: SymbolicAccess, met: Met, facts: Facts, tried: int = 0) -> l
 
 
 def _forward(distance: Distance, before: bool) -> bool:
-    """Whether a distance goes forward in time; `before`: the earlier instance stands before in the text."""
+    """Whether a distance is forward in time; `before`: the earlier instance comes first in the text."""
     for n in distance:
         if isinstance(n, str) or n > 0:
             return True

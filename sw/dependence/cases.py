@@ -1,4 +1,4 @@
-"""Cases of a walk: what is known of one element, of iterations and of numbers, and what follows from it."""
+"""Case distinctions during a walk: facts about an element, iterations and integers, and what follows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _APART = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Case:
-    """What is known on a walk.
+    """What is known during a walk.
 
-    `point` is the element, `own` are the iterations of the access that the walk began at, `numbers` those of
-    the loops where the walk is, outermost first, `kept` other numbers of use later. `read_since`: something
-    read the element after the place where the walk is.
+    `point` is the element, `own` are the iterations of the access at which the walk began, `numbers` those of
+    the loops at the current position, outermost first, and `kept` other numbers needed later. `read_since`:
+    something after the current position reads the element.
     """
 
     facts: Facts
@@ -47,7 +47,7 @@ class Case:
 
 
 def sign(form: Value, facts: Facts) -> bool | None:
-    """Whether a difference of places surely is not negative, surely is, or neither."""
+    """Whether a difference of addresses is certainly non-negative, certainly negative, or neither."""
     if isinstance(form, int):
         return form >= 0
     found = differences(form, 0, facts)
@@ -57,7 +57,7 @@ def sign(form: Value, facts: Facts) -> bool | None:
 
 
 def not_negative(facts: Facts | None, *forms: Value) -> Facts | None:
-    """The facts with some differences of places not being negative; None if one is, or of None."""
+    """The facts, plus that some differences of addresses are non-negative; None if contradictory."""
     for form in forms:
         facts = None if facts is None else _not_negative(facts, form)
     return facts
@@ -87,7 +87,7 @@ def _not_negative(facts: Facts, form: Value) -> Facts | None:
 
 
 def _at_least(facts: dict[Terms, Bounds], terms: Terms, least: int) -> None:
-    """Take down that a sum of several symbols is at least a number."""
+    """Record that a sum of several symbols is at least a number."""
     low, high = least, FAR
     if terms[0][1] < 0:
         terms, low, high = tuple((s, -f) for s, f in terms), -FAR, -least
@@ -96,7 +96,7 @@ def _at_least(facts: dict[Terms, Bounds], terms: Terms, least: int) -> None:
 
 
 def consistent(facts: Facts) -> Facts | None:
-    """The facts with what follows from all of them together for each symbol; None if they contradict."""
+    """The facts, with what they imply together for each symbol; None if they contradict each other."""
     known: dict[Terms, Bounds] = dict(facts)
     sums = [terms for terms in facts if len(terms) > 1]
     for _ in range(4):
@@ -112,7 +112,7 @@ def consistent(facts: Facts) -> Facts | None:
 
 
 def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
-    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if it cannot be."""
+    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if impossible."""
     if isinstance(form, int):
         return form <= 0
     if whole(form, known)[0] > 0:
@@ -135,7 +135,7 @@ def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
 
 
 def within(facts: Facts | None, form: Value, low: int, high: int) -> Facts | None:
-    """The facts with a number between two others, both included; None if it is not, or of None."""
+    """The facts, plus that a number is between two others, both included; None if contradictory."""
     if isinstance(form, int):
         return facts if low <= form <= high else None
     # Constants of 32 bits only: what would wrap is left out.
@@ -147,16 +147,16 @@ def within(facts: Facts | None, form: Value, low: int, high: int) -> Facts | Non
 
 
 def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
-    """The facts with a difference not being negative, or a condition, or the opposite."""
+    """The facts, plus that a difference is non-negative or a condition holds, or the opposite."""
     if isinstance(part, Condition):
         return assume(facts, part, holds)
     return not_negative(facts, part if holds else difference(-1, part))
 
 
 def parted(case: Case, parts: Iterable[tuple[Value | Condition, bool]]) -> tuple[Facts | None, list[Case]]:
-    """The facts where differences are not negative and conditions hold, or do not; and the other cases.
+    """The facts in which differences are non-negative and conditions hold (or not), and the other cases.
 
-    Without facts (None) that is not possible.
+    Without facts (None), that is impossible.
     """
     inside, outside = case.facts, []
     for part, holds in parts:
@@ -170,7 +170,7 @@ def parted(case: Case, parts: Iterable[tuple[Value | Condition, bool]]) -> tuple
 
 
 def joined(cases: list[Case]) -> list[Case]:
-    """Cases of the same element at the same place as one, where nothing else is known of both together."""
+    """Cases of the same element at the same position merged, if nothing else relates them."""
     if len(cases) < 2:
         return cases
     found: dict[object, list[Case]] = {}
@@ -187,7 +187,7 @@ def joined(cases: list[Case]) -> list[Case]:
 
 
 def _either(a: Facts, b: Facts, anyhow: bool) -> Facts | None:
-    """What holds where one of two facts does; None where that says less than the two, unless `anyhow`."""
+    """What holds if one of two facts does; None if that is weaker than both together, unless `anyhow`."""
     if anyhow:
         return {
             terms: (min(low, b[terms][0]), max(high, b[terms][1]))

@@ -1,4 +1,4 @@
-"""Truth values during the analysis, and what follows from them: facts about symbolic integers."""
+"""Conditions during the analysis, and the facts about symbolic integers that they imply."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A truth value that is not known: an atom, or a connective of conditions.
+    """An unknown boolean: an atom, or a connective of conditions.
 
-    `word` is "atom", "and", "or" or "not". `key` is an atom about a symbol of the whole condition (1 where it
-    holds), by which equal conditions recognise each other.
+    `word` is "atom", "and", "or" or "not". `key` is an atom about a symbol for the whole condition (1 if it
+    holds), which identifies equal conditions.
     """
 
     word: str
@@ -37,7 +37,7 @@ Truth = int | Condition
 
 
 def between(form: Form, low: int, high: int, key: Atom | None = None) -> Condition:
-    """The condition that a form, which does not wrap, lies between two numbers, both included."""
+    """The condition that a form, which does not wrap, is between two numbers, both included."""
     terms, c = form.terms, form.constant
     if terms[0][1] < 0:
         terms, low, high, c = tuple((s, -f) for s, f in terms), -high, -low, -c
@@ -49,7 +49,7 @@ def between(form: Form, low: int, high: int, key: Atom | None = None) -> Conditi
 
 
 def is_true(symbol: Form) -> Condition:
-    """The condition that a symbol of the values 0 and 1 is 1."""
+    """The condition that a 0/1 symbol is 1."""
     return Condition("atom", atom=Atom(symbol.terms, 1, 1))
 
 
@@ -88,7 +88,7 @@ def atoms(truth: Condition, holds: bool) -> list[Atom]:
 
 
 def assume(facts: Facts | None, truth: Truth, holds: bool = True) -> Facts | None:
-    """The facts with a condition on top; None where they contradict it, or themselves (None)."""
+    """The facts plus a condition; None if they contradict it, or are None themselves."""
     if facts is None or isinstance(truth, int):
         return facts if truth == holds else None
     decided = decide(truth, facts)
@@ -105,7 +105,7 @@ def assume(facts: Facts | None, truth: Truth, holds: bool = True) -> Facts | Non
 
 
 def decide(truth: Truth, facts: Facts) -> bool | None:
-    """Whether a condition holds under the facts; None where that is open."""
+    """Whether a condition holds under the facts; None if undecided."""
     if isinstance(truth, int):
         return bool(truth)
     if truth.key is not None and truth.key.terms in facts:

@@ -1,4 +1,4 @@
-"""Cuts of cases: by remainders, by which of two numbers is the smaller one, and by quotients."""
+"""Splits of cases: by remainder, by the smaller of two integers, and by quotient."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_DIVISOR = 16
 
 
 def by_remainder(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condition]) -> list[Case] | None:
-    """A case cut by the remainder of a number that remainders in what is open are made of."""
+    """A case split by the remainder of a number on which undecided remainders depend."""
     for part in parts:
         for term in _symbols(part):
             if not term.kind or term.by > MOST_DIVISOR or isinstance(term.of, int):
@@ -47,7 +47,7 @@ def by_remainder(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condi
 
 
 def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condition]) -> list[Case] | None:
-    """A case cut by which of two numbers the smaller or larger one is that something open is made of."""
+    """A case split by which of two numbers is the minimum or maximum on which something undecided depends."""
     choices = (_choice(symbol, case.facts) for part in parts for symbol in _symbols(part))
     choice = next((found for found in choices if found is not None), None)
     if choice is None:
@@ -67,9 +67,9 @@ def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Conditio
 
 
 def settled(evaluator: Evaluator, case: Case, before: Facts) -> Case | None:
-    """The case with numbers of one possible value replaced by it; None if that contradicts what is known.
+    """The case with single-valued numbers replaced; None if that contradicts what is known.
 
-    Those that had one value `before` are replaced already.
+    Those that already had one value `before` have been replaced.
     """
     found: Case | None = case
     for terms, (low, high) in case.facts.items():
@@ -81,7 +81,7 @@ def settled(evaluator: Evaluator, case: Case, before: Facts) -> Case | None:
 
 
 def divided(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, start: int) -> Case | None:
-    """The case with symbol = by * q + r + start, for a new symbol q and a rest r that is less than `by`."""
+    """The case with symbol = by * q + r + start, for a new symbol q and a remainder r less than `by`."""
     low, high = (end - start for end in symbol_bounds(symbol, case.facts))
     quotient = evaluator.symbols.fresh("q", low // by, high // by)
     rest = evaluator.symbols.fresh("r", 0, by - 1)
@@ -89,7 +89,7 @@ def divided(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, start: in
 
 
 def _with_rest(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, rest: int) -> Case | None:
-    """The case with symbol = by * q + rest, for a new symbol q."""
+    """The case with symbol = by * q + remainder, for a new symbol q."""
     low, high = symbol_bounds(symbol, case.facts)
     first, last = -((rest - low) // by), (high - rest) // by
     if first > last:
@@ -127,7 +127,7 @@ def _symbols(part: Value | Condition) -> list[Symbol]:
 
 
 def _parts(symbol: Symbol) -> Iterable[Value | Condition]:
-    """The arguments of the operator that a symbol is the result of."""
+    """The arguments of the operator whose result a symbol is."""
     if isinstance(symbol.key, tuple):
         yield from (part for part in symbol.key[1:] if isinstance(part, int | Form | Condition))
 
@@ -147,7 +147,7 @@ def mentions(part: Value | Condition, symbol: Symbol) -> bool:
 
 
 def moduli(value: Value, symbol: Symbol) -> int | None:
-    """What a number repeats after in steps of a symbol; None where it does not."""
+    """The periods of a number in steps of a symbol; None if it has none."""
     period = 1
     for s in _symbols(value):
         if s is symbol:
@@ -162,9 +162,9 @@ def moduli(value: Value, symbol: Symbol) -> int | None:
 
 
 def _choice(symbol: Symbol, facts: Facts, without: set[Symbol] | None = None) -> Symbol | None:
-    """A smaller or larger one of two sums of numbers without meaning that a symbol is made of.
+    """A minimum or maximum of two plain sums on which a symbol depends.
 
-    `without` are symbols that are made of none.
+    `without` are symbols that do not depend on any.
     """
     without = set() if without is None else without
     if symbol in without:
@@ -189,7 +189,7 @@ def _bounded(symbol: Symbol, facts: Facts) -> bool:
 
 
 def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int, int] | None:
-    """A symbol of a number that is to be divided to leave less than the factor: by what, from where."""
+    """A symbol of a number to be divided so that its remainder is below the factor: divisor and start."""
     if isinstance(base, int):
         return None
     for symbol, f in base.terms:
@@ -203,7 +203,7 @@ def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int, int] | 
 
 
 def quotient(base: Value, factor: int) -> Value:
-    """The part of a number that a factor divides, divided by it."""
+    """The multiple of a factor in a number, divided by it."""
     if isinstance(base, int):
         return base // factor
     return make({s: f // factor for s, f in base.terms if f % factor == 0}, base.constant // factor)

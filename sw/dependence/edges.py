@@ -15,11 +15,11 @@ _LISTED = 256
 
 @dataclass(frozen=True)
 class Edge:
-    """One instruction must complete before another one begins.
+    """One instruction must complete before another begins.
 
-    `source` and `sink` are labels. `data`: the sink may read what the source wrote; else it overwrites what
-    the source reads, or wrote with no reader since. `distances` are the iterations of their common loops that
-    lie between them, outermost first, with "*" for any number; () where they have no loop in common.
+    `source` and `sink` are labels. `data`: the sink may read what the source wrote; otherwise, it overwrites
+    what the source reads, or what the source wrote and nothing has read since. `distances` are in iterations
+    of their common loops, outermost first, with "*" for any number; () if they have no loop in common.
     """
 
     source: str
@@ -31,7 +31,7 @@ class Edge:
 def edges(program: Program) -> tuple[Edge, ...]:
     """The edges of a program, in the order of its text, without those within one warp.
 
-    Distances at which a pair is data are not listed as resource besides.
+    A distance at which a pair is data is not listed as resource too.
     """
     tree, budget = access_tree(program), WalkBudget()
     #: By the places of source and sink in the text, and whether they are data.

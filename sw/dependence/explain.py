@@ -1,8 +1,8 @@
-"""Why an instruction depends on others: the parts of its reads, and the kill sets before it.
+"""Explains why an instruction depends on others: the parts of its reads, and the kill sets before it.
 
-A *descriptor* is a region that something writes, its *definitions* are the instructions that do, and a
-definition's kill set is the part of the region where the writes after it hide it. A read of the region tells
-which part that is not: a probe reads every descriptor at the place that is asked for.
+A *descriptor* is a region that something writes. Its *definitions* are the instructions that write it, and
+the kill set of a definition is the part of the region that later writes hide. A read of the region shows the
+other part: a probe reads every descriptor at the position in question.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROBE = "probe"
 
 @dataclass(frozen=True)
 class Source:
-    """A source of one read: which part of the buffer it is seen in, and from how many iterations before."""
+    """A source of one read: the visible part of the buffer, and the distances in iterations."""
 
     label: str
     buffer: str
@@ -52,10 +52,10 @@ class ExplainedRead:
 
 @dataclass(frozen=True)
 class Row:
-    """A descriptor that has living definitions.
+    """A descriptor with live definitions.
 
-    `kill` are the boxes that none of its definitions holds any more, in order; `marked`: a write of unknown
-    extent has overlapped it since it was defined.
+    `kill` holds the boxes that none of its definitions supplies any more, in order; `marked`: a write of
+    unknown extent has overlapped it since it was defined.
     """
 
     descriptor: str
@@ -135,7 +135,7 @@ def _sources(found: Dependences, use: str, read: int) -> tuple[Source, ...]:
 
 @dataclass
 class _Descriptor:
-    """What the text up to a place says of a descriptor: its definitions in order."""
+    """The definitions of a descriptor, in order, up to a position in the text."""
 
     buffer: str
     hull: Box
@@ -144,7 +144,7 @@ class _Descriptor:
 
 
 def rows(program: Program, label: str, *, after: bool = False) -> list[Row]:
-    """The descriptors with living definitions before or after an instruction."""
+    """The descriptors with live definitions before or after an instruction."""
     order = {i.label: n for n, i in enumerate(instructions(program))}
     writes = [a for a in access_tree(program).accesses() if a.write]
     writes.sort(key=lambda a: (a.slot, a.position))
@@ -210,7 +210,7 @@ def _without(box: Box, others: Iterable[Box]) -> list[Box]:
 
 
 def _less(box: Box, other: Box) -> Iterator[Box]:
-    """The parts of a box outside of another one."""
+    """The parts of a box outside another one."""
     if not _meet(box, other):
         yield box
         return
@@ -230,7 +230,7 @@ def _meet(a: Box, b: Box) -> bool:
 
 
 def _merged(boxes: Iterable[Box]) -> list[Box]:
-    """Disjoint boxes in order, put together where two of them make one."""
+    """Disjoint boxes in order, merged where two of them form one."""
     found = sorted(boxes)
     if not found:
         return []

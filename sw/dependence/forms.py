@@ -1,8 +1,8 @@
-"""Symbolic integers: sums of symbols with factors and a constant, and what their difference can be.
+"""Symbolic integers: linear sums of symbols, and the possible values of their differences.
 
-A number that is known is a plain `int`. Arithmetic is modulo 2^32 as in the program, so a sum is a form even
-where it may wrap. What a form says of the number itself follows from `bounds`; what the difference of two
-forms says of two places in a buffer follows from `differences` (docs/dependence.md, "Symbolic bounds").
+A known number is a plain `int`. Arithmetic is modulo 2^32, as in the program, so a sum is a form even if it
+may wrap. `bounds` says what a form implies for the number itself, and `differences` what the difference of
+two forms implies for two addresses in a buffer (docs/dependence.md, "Symbolic bounds").
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _DEEPEST = 250
 
 @dataclass(eq=False)
 class Symbol:
-    """An unknown number that stays the same wherever the symbol occurs.
+    """An unknown number that is the same wherever the symbol occurs.
 
-    `low` and `high` bound it, both included. A remainder or quotient by a constant also says of what: `kind`
-    is "%" or "//", `of` the form that is divided (it does not wrap), `by` the divisor.
+    `low` and `high` are its bounds, both included. A remainder or quotient by a constant also has its origin:
+    `kind` is "%" or "//", `of` the form that is divided (it does not wrap), and `by` the divisor.
     """
 
     number: int
@@ -55,7 +55,7 @@ NO_FACTS: Facts = {}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A constant and at least one symbol with a factor other than 0."""
+    """A constant and at least one symbol with a nonzero factor."""
 
     terms: Terms
     constant: int = 0
@@ -119,7 +119,7 @@ def make(factors: dict[Symbol, int], constant: int) -> Value:
 
 
 def weigh(constant: int, parts: Iterable[tuple[Value, int]]) -> tuple[dict[Symbol, int], int]:
-    """Factors and constant, over the integers, of a constant and numbers with factors."""
+    """Factors and constant, over the integers, of a constant plus weighted numbers."""
     factors: dict[Symbol, int] = {}
     for value, factor in parts:
         if isinstance(value, int):
@@ -132,7 +132,7 @@ def weigh(constant: int, parts: Iterable[tuple[Value, int]]) -> tuple[dict[Symbo
 
 
 def unwrapped(factors: dict[Symbol, int], constant: int) -> Value | None:
-    """The form with these factors; None where one of them is beyond 32 bits."""
+    """The form with these factors; None if one of them exceeds 32 bits."""
     return make(factors, constant) if all(LOW <= f < HIGH for f in (constant, *factors.values())) else None
 
 
@@ -188,7 +188,7 @@ def whole(value: Value, facts: Facts = NO_FACTS) -> Bounds:
 
 
 def bounds(value: Value, facts: Facts = NO_FACTS) -> Bounds:
-    """Bounds of the number that a form stands for, which is of 32 bits."""
+    """Bounds of the 32-bit number that a form stands for."""
     if isinstance(value, int):
         return value, value
     low, high = whole(value, facts)
@@ -204,11 +204,11 @@ def fits(value: Value, facts: Facts = NO_FACTS) -> bool:
 
 
 def differences(a: Value, b: Value, facts: Facts = NO_FACTS) -> tuple[Bounds, ...]:
-    """What a - b can be for two places within a buffer: intervals, ends included.
+    """The possible values of a - b for two addresses within a buffer, as closed intervals.
 
-    Both places lie in [0, 2^30], so their difference is the only number of that size which is equal to the
-    difference of the forms modulo 2^32. Remainders by one divisor of forms that differ by a constant differ
-    by one of two numbers, quotients likewise. Without knowledge the result is one interval without ends.
+    Both addresses are in [0, 2^30], so their difference is the only number of that size that equals the
+    difference of the forms modulo 2^32. Remainders by one divisor, of forms that differ by a constant, differ
+    by one of two numbers; quotients likewise. Without knowledge, the result is one unbounded interval.
     """
     rest = a if b == 0 else add(a, b, -1)
     if isinstance(rest, int):
@@ -223,7 +223,7 @@ _UNKNOWN: tuple[Bounds, ...] = ((-_INFINITE, _INFINITE),)
 
 
 def _paired(rest: Form, facts: Facts) -> tuple[Bounds, ...]:
-    """Bounds of a form, with its first pair of related remainders or quotients taken together."""
+    """Bounds of a form, with its first pair of related remainders or quotients combined."""
     for i, (s, f) in enumerate(rest.terms):
         if not s.kind:
             continue
@@ -252,20 +252,20 @@ def _forms(key: object) -> list[Form]:
 
 @dataclass
 class Symbols:
-    """Makes symbols; the same operator on the same arguments gives the same symbol."""
+    """Makes symbols; the same operator with the same arguments gives the same symbol."""
 
     made: dict[object, Symbol] = field(default_factory=dict)
     count: int = 0
 
     def fresh(self, name: str, low: int = LOW, high: int = HIGH - 1) -> Form:
-        """A number of which nothing but bounds is known."""
+        """A number of which only the bounds are known."""
         self.count += 1
         return symbol_form(Symbol(self.count, name, low, max(low, high)))
 
     def named(
         self, key: object, name: str, limits: Bounds, kind: str = "", of: Value = 0, by: int = 0
     ) -> Form:
-        """The symbol of a key, made at its first use."""
+        """The symbol of a key, made on first use."""
         found = self.made.get(key)
         if found is None:
             self.count += 1

@@ -1,7 +1,7 @@
-"""Finds what accesses an element without a look at all that does not: children of a loop by their regions.
+"""An index of a loop's accesses by region, which finds those that may touch an element.
 
-Regions are compared along one dimension, relative to a sum of symbols that those of one group share: in
-`a[64*i + 8 : 64*i + 16]` that is 64*i, and [8, 16) is left. So it does not matter how a body moves.
+Regions are compared along one dimension, relative to the sum of symbols that a group shares: in `a[64*i + 8 :
+64*i + 16]`, this sum is 64*i, and [8, 16) is left. So the index does not depend on how a body moves.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _FAR = 1 << 40
 
 
 class Spans:
-    """Spans in the order of their positions; the last one before a position that meets an interval.
+    """Spans in the order of their positions, to find the last one before a position that meets an interval.
 
-    A tree over the places where spans begin and end: `own` are the positions of those that cover a node, but
-    not the one above it, `below` of all that meet it.
+    It is a tree over the points where spans begin and end: `own` are the positions of spans that cover a node
+    but not its parent, and `below` those of all spans that meet it.
     """
 
     def __init__(self, spans: Sequence[Span]):
@@ -77,9 +77,9 @@ def _before(positions: list[int], position: int) -> int:
 
 @dataclass
 class RegionIndex:
-    """What accesses one buffer in a body, by the places along one dimension (`axis`).
+    """The accesses to one buffer in a body, by their interval along one dimension (`axis`).
 
-    `groups` hold the spans relative to a sum of symbols; `anywhere` are positions of what has no known place.
+    `groups` hold the spans relative to a sum of symbols; `anywhere` holds accesses at unknown addresses.
     """
 
     axis: int
@@ -87,9 +87,9 @@ class RegionIndex:
     anywhere: list[int] = field(default_factory=list)
 
     def last(self, place: Value, known: Callable[[Value], Value] | None, facts: Facts, before: int) -> int:
-        """The last position before another one of what may access a place; -1 if there is none.
+        """The last position before another one of an access that may touch a point; -1 if there is none.
 
-        `known` gives the numbers of the text where the walk is.
+        `known` gives the numbers of the text at the walk's position.
         """
         found = _before(self.anywhere, before)
         for base, spans in self.groups:
@@ -104,7 +104,7 @@ class RegionIndex:
 
 @dataclass(frozen=True)
 class Indexed:
-    """A region in a body: its position, its ends, and the first symbol that is not known there."""
+    """A region in a body: its position, its ends, and the first symbol that is unknown there."""
 
     position: int
     box: tuple[tuple[Value, Value], ...] | None
@@ -139,7 +139,7 @@ def region_index(regions: Sequence[Indexed], dimensions: int) -> RegionIndex:
 
 
 def _span(region: Indexed, ends: tuple[Value, Value]) -> tuple[Terms, int, int, int] | None:
-    """Known terms and constant of where a region begins, and its first and last place relative to them."""
+    """Known terms and constant of a region's start, and its first and last point relative to them."""
     start, stop = ends
     # Of no more than a buffer's length, so that nothing has wrapped.
     shortest, length = whole(add(stop, start, -1))

@@ -1,4 +1,4 @@
-"""Numbers and conditions of the text at other iterations than those that their symbols stand for."""
+"""Integers and conditions of the text at iterations other than those that their symbols denote."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sw.ir.types import HIGH, LOW
 
 @dataclass
 class Instance:
-    """Replaces the symbols of iterations, and what follows from them.
+    """Replaces the symbols of iterations, and what depends on them.
 
-    `known` holds what symbols are replaced by; `facts` hold where the result is used. A symbol of which
-    nothing but bounds is known is another one in another iteration: `loops` are those whose iterations are
-    replaced, `numbers` the iterations, the first `same` of which are those that the symbols stand for.
+    `known` maps symbols to replacements; `facts` hold where the result is used. A symbol of which only bounds
+    are known becomes a different one in another iteration. `loops` are the loops whose iterations are
+    replaced, and `numbers` the iterations; the first `same` of these are unchanged.
     """
 
     evaluator: Evaluator
@@ -40,7 +40,7 @@ class Instance:
         return self.evaluator.symbols.fresh("far") if found is None else found
 
     def symbol(self, symbol: Symbol) -> Value:
-        """What a symbol stands for."""
+        """The replacement of a symbol."""
         if symbol.number < self.first:
             return symbol_form(symbol)
         found = self.known.get(symbol)
@@ -49,7 +49,7 @@ class Instance:
         return found
 
     def made(self, symbol: Symbol) -> Value:
-        """What a symbol that is not replaced itself stands for: the operator of replaced arguments."""
+        """The replacement of a symbol that is an operator: the operator of replaced arguments."""
         key, evaluator = symbol.key, self.evaluator
         if isinstance(key, tuple) and isinstance(key[0], Op) and key[0] not in COMPARISONS:
             return evaluator.arithmetic(key[0], self.value(key[1]), self.value(key[2]), self.facts)
@@ -63,7 +63,7 @@ class Instance:
         return self.renamed(symbol)
 
     def renamed(self, symbol: Symbol) -> Form:
-        """A symbol without meaning in another iteration."""
+        """The counterpart of an opaque symbol in another iteration."""
         depth = 0
         for loop in self.loops:
             if not loop.first <= symbol.number <= loop.last:
@@ -100,7 +100,7 @@ class Instance:
         return between(form, atom.low, atom.high)
 
     def boolean(self, symbol: Symbol) -> Truth | None:
-        """What a symbol of a truth value stands for; None where it is a number or has no meaning."""
+        """The replacement of a boolean symbol; None if it is a number or opaque."""
         key, evaluator = symbol.key, self.evaluator
         if symbol.number < self.first or not isinstance(key, tuple):
             return None

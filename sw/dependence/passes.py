@@ -1,4 +1,4 @@
-"""Clients of the analysis: removal of stores that nothing reads, and of instructions that repeat."""
+"""Passes that use the analysis: removal of dead stores and of redundant instructions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LASTING = (None, "memory")
 
 @dataclass(frozen=True)
 class DeadStore:
-    """Remove instructions all of whose results are never seen.
+    """Remove instructions whose results are never read.
 
-    Buffers of `lasting` spaces, by default memory and those of no stated space, are seen at the end of the
-    program, others are not. What writes nothing stays, and with it what it reads. A launch of the CGRA may
-    leave some of what it writes as it was, so that it counts as reading it; so does a store of rows between
-    which there are gaps, as its region is then all that they lie in.
+    Buffers of `lasting` spaces, by default memory and those of no stated space, count as read at the end of
+    the program; others do not. Instructions that write nothing stay, and so does what they read. A launch of
+    the CGRA may write only part of its region, so it counts as reading it too. So does a store of rows with
+    gaps between them, whose region includes the gaps.
     """
 
     lasting: tuple[str | None, ...] = LASTING
@@ -42,7 +42,7 @@ class DeadStore:
         elements = {b.name: b.element_bytes for b in program.buffers}
 
         def keeping(s: Statement) -> Statement:
-            """A launch with what it writes among what it reads, but for its configuration."""
+            """A launch that also reads what it writes, except for its configuration."""
             if not isinstance(s, Instruction):
                 return s
             own = s.writes if s.name == "cgra" else s.writes[:1] if _has_gaps(s, elements) else ()
@@ -61,7 +61,7 @@ class DeadStore:
 
 
 def _has_gaps(s: Instruction, elements: Mapping[str, int]) -> bool:
-    """Whether a store of rows may leave some of the region that it states as it was."""
+    """Whether a store of rows may leave a part of its stated region unchanged."""
     operands, region = dict(s.operands), s.writes[0] if s.writes else None
     if not isinstance(region, Region) or not {"rows", "bytes"} <= operands.keys():
         return False
@@ -78,10 +78,11 @@ def _without(program: Program, labels: set[str]) -> Program:
 
 @dataclass(frozen=True)
 class RedundantLoad:
-    """Remove an instruction where an equal one surely happened before and its bytes have not changed since.
+    """Remove an instruction that repeats an earlier one when nothing that it accesses has changed since.
 
-    Equal means the same name, operands, reads and writes; neither what it read nor what it wrote was
-    written in between. It must read something, at a known address, and not write what it reads.
+    It repeats one with the same name, operands, reads and writes that was executed on every path, if neither
+    what that one read nor what it wrote was written in between. It must read something, at a known address,
+    and not write what it reads.
     """
 
     name: ClassVar[str] = "redundant-load"
@@ -99,9 +100,9 @@ _REMEMBERED = 256
 
 @dataclass
 class _Available:
-    """What surely happened and whose bytes did not change since, in order, with all that it accesses.
+    """What certainly happened and is still valid, in order, with all its accesses.
 
-    These instructions have no label and no warp, so that equal ones are one.
+    These instructions have no label and no warp, so that equal ones compare equal.
     """
 
     known: dict[Instruction, tuple[Access, ...]] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class _Available:
                 self.control(s)
 
     def control(self, s: For | If | While) -> None:
-        """What holds after it holds whichever body is executed, and how often."""
+        """Keep what holds after a branch or loop, whichever body executes, and how often."""
         if not isinstance(s, If):
             self.changed(s)
         ends, before = [], self.known
@@ -132,7 +133,7 @@ class _Available:
         self.known = {i: accesses for i, accesses in ends[-1].items() if i in ends[0]}
 
     def changed(self, s: For | While) -> None:
-        """What any iteration of a loop changes is not known at the start of one."""
+        """Forget, at the start of a loop, what any of its iterations changes."""
         for inner in statements((s,)):
             if isinstance(inner, Assign):
                 self.assigned(inner.target)
@@ -143,7 +144,7 @@ class _Available:
                     self.written(access)
 
     def instruction(self, i: Instruction) -> None:
-        """Redundant, or it changes bytes and may be remembered."""
+        """An instruction is redundant, or it changes bytes and may be remembered."""
         made = dataclasses.replace(i, label="", warp=None)
         if made in self.known or dataclasses.replace(made, when=None) in self.known:
             self.redundant.add(i.label)
@@ -158,7 +159,7 @@ class _Available:
                 del self.known[next(iter(self.known))]
 
     def assigned(self, name: str) -> None:
-        """A scalar has another value."""
+        """A scalar was assigned."""
         self.known = {
             i: accesses
             for i, accesses in self.known.items()
@@ -166,7 +167,7 @@ class _Available:
         }
 
     def written(self, written: Access) -> None:
-        """Bytes have changed."""
+        """Bytes were written."""
         self.known = {
             i: accesses
             for i, accesses in self.known.items()

@@ -10,9 +10,9 @@ from sw.dependence.forms import Value, add
 
 @dataclass(frozen=True)
 class Reach:
-    """The iterations in which an access can touch the element: those `low` to `high` before `anchor`.
+    """The iterations in which an access can touch the element: `low` to `high` iterations before `anchor`.
 
-    `repeats`: what it touches depends on the iteration by remainders alone, which come again after `period`.
+    `repeats`: the region depends on the iteration only through remainders, which repeat after `period`.
     """
 
     anchor: Value
@@ -23,9 +23,9 @@ class Reach:
 
 
 def together(reaches: list[Reach], upper: Value, most: int) -> Reach:
-    """All iterations that some accesses can touch the element in, counted from one anchor.
+    """All iterations in which any of some accesses can touch the element, counted from one anchor.
 
-    Where their anchors do not differ by constants, or that is fewer, these are the `most` ones up to `upper`.
+    If their anchors do not differ by constants, or if that is fewer, these are the `most` ones up to `upper`.
     """
     first = min(reaches, key=lambda r: r.high - r.low)
     shifts = [add(first.anchor, r.anchor, -1) for r in reaches]

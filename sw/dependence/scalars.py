@@ -32,7 +32,7 @@ _COMMUTES = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.MUL)
 
 @dataclass
 class Evaluator:
-    """Evaluates expressions; `values` holds what every variable is now."""
+    """Evaluates expressions; `values` holds the current value of every variable."""
 
     symbols: Symbols = field(default_factory=Symbols)
     values: dict[str, Scalar] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Evaluator:
         return found
 
     def truth(self, expr: Expr, facts: Facts) -> Truth:
-        """The value of a condition; a symbolic one that the facts decide is a number."""
+        """The value of a condition; a symbolic one that the facts decide becomes a number."""
         found = self.value(expr, facts)
         if isinstance(found, int):
             return found
@@ -130,9 +130,9 @@ class Evaluator:
         return self.symbols.named((op, a, b), f"({a} {op.text} {b})", limits_always, kind, of, by)
 
     def _divide(self, op: Op, a: Form, by: int, facts: Facts) -> Value | None:
-        """Quotient or remainder of a form that does not wrap: its multiples of the divisor stand outside.
+        """Quotient or remainder of a form that does not wrap; multiples of the divisor are taken out.
 
-        None where what is left inside may wrap.
+        None if the rest inside may wrap.
         """
         inside = {s: f for s, f in a.terms if f % by}
         outside = tuple((s, f // by) for s, f in a.terms if f % by == 0)
@@ -153,7 +153,7 @@ class Evaluator:
 
     @staticmethod
     def _pick(op: Op, a: Value, b: Value, facts: Facts) -> Value | None:
-        """The smaller or larger of two forms where it is known which; neither wraps."""
+        """The smaller or larger of two forms, if it is known which; neither wraps."""
         if a == b:
             return a
         if fits(a, facts) and fits(b, facts):
@@ -190,7 +190,7 @@ class Evaluator:
         return is_true(self.symbols.named((op, a, b), f"({a} {op.text} {b})", (0, 1)))
 
     def compared(self, op: Op, a: Value, b: Value, facts: Facts) -> Truth:
-        """A comparison of two numbers that do not wrap; one that the facts decide is a number."""
+        """A comparison of two numbers that do not wrap; one that the facts decide becomes a number."""
         found = self.compare(op, a, b)
         decided = decide(found, facts)
         return found if decided is None else int(decided)

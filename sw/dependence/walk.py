@@ -1,10 +1,10 @@
-"""What comes before an access: a walk backwards through the program, its element as a symbol.
+"""Finds what precedes an access: a backward walk through the program with a symbolic element.
 
-A *case* is what is known of the element, of the iterations of the access and of the place where the walk is.
-At an earlier access the case is cut in two where it is open whether the element lies in its region: where it
-does, a certain write ends the walk; where it does not, the walk goes on. So what was overwritten is never
-reached. At a loop the walk goes to the last iteration that can touch the element, found from the bounds of
-regions as a distance from a number that is known, then to those before it (docs/dependence.md, "The walk").
+A *case* is what is known of the element, of the iterations of the access, and of the walk's position. At an
+earlier access, the case is split if it is undecided whether the element is in its region. If it is, a certain
+write ends the walk; if not, the walk continues. So overwritten data is never reached. At a loop, the walk
+goes to the last iteration that can touch the element, which is found from the bounds of regions as a distance
+from a known number, and then to those before it (docs/dependence.md, "The walk").
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STEPS = 8
 
 
 class Met(NamedTuple):
-    """What a walk comes to: an access, or the start of the program (None), and what is known there."""
+    """What a walk reaches: an access, or the start of the program (None), and what is known there."""
 
     access: SymbolicAccess | None
     case: Case
@@ -65,30 +65,29 @@ class Met(NamedTuple):
 
 @dataclass
 class WalkBudget:
-    """Comparisons that walks may take: each at least so many, and a sixteenth of what all have left."""
+    """The comparisons that walks may use: each gets a minimum, plus a sixteenth of what is left for all."""
 
     least: int = 100
     left: int = 32_000
 
     def next(self) -> int:
-        """What the next walk may take."""
+        """The budget of the next walk."""
         return max(self.least, self.left // 16)
 
     def spent(self, count: int) -> None:
-        """A walk has taken so many."""
+        """Record what a walk has used."""
         self.left += self.least - count
 
 
 class _TooLongError(Exception):
-    """A walk takes more than it may."""
+    """A walk exceeds its budget."""
 
 
 class BackwardWalk:
     """A walk from one access of a program to its sources.
 
-    It compares accesses with the element, and visits iterations, within a budget. From half of it on nothing
-    is cut any more, and where it does not suffice at all, whatever may touch the region at any time counts as
-    a source.
+    It compares accesses with the element, and visits iterations, within a budget. When half of it is used,
+    nothing is split any more. If it runs out, everything that may ever touch the region counts as a source.
     """
 
     def __init__(self, tree: AccessTree, sink: SymbolicAccess, budget: WalkBudget):
@@ -102,7 +101,7 @@ class BackwardWalk:
         self.enough = self.work // 2
 
     def run(self) -> list[Met]:
-        """Walk back to the start of the program; what gets there sees what was there on entry."""
+        """Walk back to the start of the program; what gets there sees the contents on entry."""
         start, work = self.start(), self.work
         try:
             left = self.walk(start)
@@ -122,7 +121,7 @@ class BackwardWalk:
                 raise _TooLongError
 
     def walk(self, cases: list[Case]) -> list[Case]:
-        """From the place of the sink to the start of the program."""
+        """Walk from the sink to the start of the program."""
         sink, root, position = self.sink, self.tree.root, self.sink.position
         while position and self.own_access(sink.loops[-1] if sink.loops else root, position - 1):
             position -= 1
@@ -139,7 +138,7 @@ class BackwardWalk:
         return cases
 
     def own_access(self, loop: SymbolicLoop, position: int) -> bool:
-        """Whether a child is an access of the sink's instruction that does not come before it."""
+        """Whether a child is an access of the sink's instruction that does not precede it."""
         child = loop.children[position]
         sink = self.sink
         return (
@@ -147,7 +146,7 @@ class BackwardWalk:
         )
 
     def start(self) -> list[Case]:
-        """The cases of the sink, cut by what its region is made of."""
+        """The cases of the sink, split by what its region depends on."""
         sink = self.sink
         facts: Facts | None = {}
         numbers: list[Value] = []
@@ -174,7 +173,7 @@ class BackwardWalk:
         return found
 
     def element(self, case: Case) -> Case | None:
-        """The case with any element of the sink's region, whose ends are in `kept`, as its point."""
+        """The case with an arbitrary element of the sink's region, whose ends are in `kept`, as its point."""
         facts: Facts | None = case.facts
         point: list[Value] = []
         for axis, (low, high) in enumerate(self.sink.hull):
@@ -195,7 +194,7 @@ class BackwardWalk:
         return None if facts is None else dataclasses.replace(case, facts=facts, point=tuple(point), kept=())
 
     def children(self, loop: SymbolicLoop, position: int, cases: list[Case]) -> list[Case]:
-        """The accesses and loops of a body before a position, from the last on."""
+        """The accesses and loops of a body before a position, last first."""
         waiting: dict[int, list[Case]] = {}
         self.wait(loop, position, cases, waiting)
         while waiting:
@@ -217,7 +216,7 @@ class BackwardWalk:
     def wait(
         self, loop: SymbolicLoop, position: int, cases: list[Case], waiting: dict[int, list[Case]]
     ) -> None:
-        """Put cases where the last child before a position is that can touch their element; -1: none."""
+        """Queue cases at the last child before a position that can touch their element; -1 if none."""
         index = loop.index(self.sink.buffer, not self.sink.write)
         for case in cases:
             place = case.point[index.axis] if case.point else 0
@@ -226,7 +225,7 @@ class BackwardWalk:
             waiting.setdefault(found, []).append(case)
 
     def instance(self, case: Case, loops: tuple[SymbolicLoop, ...]) -> Instance:
-        """Numbers of the text at the iterations where the walk is; loops further in are at any iteration."""
+        """Numbers of the text at the walk's iterations; inner loops are at an arbitrary iteration."""
         numbers = list(case.numbers[: len(loops)])
         numbers += [symbol_form(loop.other) for loop in loops[len(numbers) :]]
         same = 0
@@ -238,7 +237,7 @@ class BackwardWalk:
         return Instance(self.evaluator, case.facts, known, loops, tuple(numbers), same)
 
     def relevant(self, access: SymbolicAccess, case: Case) -> bool:
-        """Whether an access can matter to a case, by its kind and by the known bounds of its region."""
+        """Whether an access can matter to a case, by its kind and the known bounds of its region."""
         if not self.sink.write and not access.write:
             return False
         for (low, high), place in zip(access.hull, case.point, strict=True):
@@ -248,7 +247,7 @@ class BackwardWalk:
         return True
 
     def access(self, access: SymbolicAccess, case: Case) -> list[Case]:
-        """An access of the present iteration; the cases that are left of one."""
+        """Visit an access in the current iteration; returns the cases that remain of one."""
         if not self.relevant(access, case):
             return [case]
         self.spend()
@@ -273,7 +272,7 @@ class BackwardWalk:
         return outside
 
     def open_at(self, access: SymbolicAccess, case: Case) -> list[tuple[Value | Condition, bool]] | None:
-        """What is open and must hold, or not, for an access to touch the element; None: it does not."""
+        """What is undecided when an access may touch the element; None if it cannot."""
         instance = self.instance(case, access.loops)
         found: list[tuple[Value | Condition, bool]] = []
         for place, (start, stop) in zip(case.point, access.box or (), strict=False):
@@ -294,7 +293,7 @@ class BackwardWalk:
         return found
 
     def cut(self, case: Case, parts: Sequence[Value | Condition]) -> list[Case] | None:
-        """A case cut so that what is open may be decided; None where there is nothing to cut."""
+        """A case split to decide what is undecided; None if there is nothing to split."""
         if not parts or self.cuts <= 0:
             return None
         found = by_remainder(self.evaluator, case, parts)
@@ -305,14 +304,14 @@ class BackwardWalk:
 
     @staticmethod
     def sides(instance: Instance, place: Value, start: Value, stop: Value) -> tuple[Value, Value]:
-        """Two numbers that are not negative where a place is in an interval."""
+        """Two numbers that are non-negative if a point is in an interval."""
         low = add(place, instance.value(start), -1)
         if isinstance(start, Form) and isinstance(stop, Form) and start.terms == stop.terms:
             return low, add(add(stop.constant - start.constant - 1, low, -1), 0)
         return low, add(add(instance.value(stop), place, -1), -1)
 
     def iterations(self, loop: SymbolicLoop, case: Case, upper: Value) -> list[Case]:
-        """The iterations of a loop up to one, from the last on; `case.numbers` are of the loops around."""
+        """The iterations of a loop up to one, last first; `case.numbers` are of enclosing loops."""
         if whole(upper, case.facts)[1] < 0:
             return [case]
         if self.visits <= _FEW_VISITS and loop not in self.sink.loops:
@@ -322,7 +321,7 @@ class BackwardWalk:
         return joined([dataclasses.replace(c, kept=c.kept[:-1]) for c in left])
 
     def any_of(self, loop: SymbolicLoop, case: Case) -> None:
-        """What the iterations of a loop may touch, without a look at what they overwrite."""
+        """What the iterations of a loop may touch, regardless of what they overwrite."""
         own = len(loop.around)
         for access in loop.accesses[self.sink.buffer]:
             seen = not (access.write and case.read_since) and self.relevant(access, case)
@@ -349,7 +348,7 @@ class BackwardWalk:
         return [dataclasses.replace(c, kept=c.kept[:-1]) for c in cases]
 
     def steps(self, loop: SymbolicLoop, cases: list[Case], reach: Reach) -> list[Case]:
-        """The iterations that can touch the element; their anchor is the last of `kept`."""
+        """The iterations that can touch the element; their anchor is the last entry of `kept`."""
         steps, same = max(_STEPS, 2 * reach.period), 0
         for back in range(reach.low, reach.high + 1):
             if same == reach.period and reach.repeats:
@@ -368,7 +367,7 @@ class BackwardWalk:
         return cases
 
     def step(self, loop: SymbolicLoop, case: Case, back: Value) -> list[Case]:
-        """One iteration, if there is one so many before the anchor."""
+        """One iteration, if there is one at this distance before the anchor."""
         upper, anchor = case.kept[-2:]
         number = add(anchor, back, -1)
         signs = [(form, sign(form, case.facts)) for form in (number, add(upper, number, -1))]
@@ -383,7 +382,7 @@ class BackwardWalk:
         return [dataclasses.replace(c, numbers=c.numbers[:depth]) for c in walked] + outside
 
     def far(self, loop: SymbolicLoop, case: Case, low: int, high: int) -> list[Case]:
-        """All iterations further back at once: one stands for all, and ends what each of them ends."""
+        """All remaining iterations at once: one stands for all, and ends what each of them ends."""
         upper, anchor = case.kept[-2:]
         number = add(anchor, self.symbols.fresh("o", low, high) if low < high else low, -1)
         facts = not_negative(case.facts, number, add(upper, number, -1))
@@ -401,7 +400,7 @@ class BackwardWalk:
     def reach(
         self, loop: SymbolicLoop, access: SymbolicAccess, case: Case, facts: Facts
     ) -> Reach | list[Case] | None:
-        """Which iterations of a loop can touch the element with one access; or cases to ask again in."""
+        """The iterations in which one access can touch the element, or cases to retry with."""
         self.spend()
         other = loop.other
         instance = self.instance(case, access.loops)
@@ -442,7 +441,7 @@ class BackwardWalk:
     def anchor(
         self, case: Case, other: Symbol, sides: Sequence[tuple[Value, Value]], facts: Facts, known: Facts
     ) -> tuple[Value, int, int] | list[Case] | None:
-        """A number with the fewest numbers before it that the iteration can be; or cases to ask again in."""
+        """The anchor that leaves the fewest possible iterations before it, or cases to retry with."""
         best: tuple[int, Value, int, int] | None = None
         for low, high in sides:
             f = -factor_of(low, other)

@@ -1,1 +1,1 @@
-"""Data-flow graphs of loops: made from Python functions or JSON, interpreted, scheduled, transformed."""
+"""Data-flow graphs of loops: read from Python functions or JSON, interpreted, scheduled, transformed."""

@@ -1,4 +1,4 @@
-"""Reads the statements of one body into a builder: conditions become selects and predicates."""
+"""Reads the statements of one loop body into a builder; conditions become selects and predicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the graph of one body: operations are added in the order of the text, then tied up at its end."""
+"""Builds the graph of one loop body: adds operations in text order, then closes its recurrences."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def check(graph: Graph) -> None:
         raise InputError(f"{place}: lanes must be {limits}, not {graph.lanes}")
     for node in graph.nodes:
         if node.id in known:
-            raise InputError(f"{place}: the id of a node must be its own, {node.id!r} is there twice")
+            raise InputError(f"{place}: the id of a node must be its own, {node.id!r} appears twice")
         known[node.id] = len(known)
         if not graph.opaque and node.op not in OPERATIONS:
             listed = ", ".join(OPERATIONS)
@@ -282,7 +282,7 @@ def _check_operands(graph: Graph, node: Node, place: str) -> None:
     given: set[str] = set()
     for edge in graph.incoming[node.id]:
         if edge.operand not in (HINT, ORDER) and edge.operand in given:
-            raise InputError(f"{place}: operand {edge.operand} must be given once, it is there twice")
+            raise InputError(f"{place}: operand {edge.operand} must be given once, it appears twice")
         given.add(edge.operand)
     wanted = DATA[: operation.operands]
     extra = sorted(given & set(DATA) - set(wanted))

@@ -1,4 +1,4 @@
-"""Graphs as JSON (docs/dfg.md): reading with the place of every mistake, writing what reads back the same."""
+"""Graphs as JSON (docs/dfg.md): a reader that reports the place of every mistake, and a writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which accesses of one array may meet, in one iteration or across iterations, and the order that follows."""
+"""Which accesses to one array may overlap, within or across iterations, and the order that follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recurrences ask of a schedule: the least initiation interval, and the steps that operations may have.
+"""Constraints of recurrences on a schedule: the minimum initiation interval, and the steps of operations.
 
 Source: B. R. Rau, "Iterative modulo scheduling", 1994.
 """

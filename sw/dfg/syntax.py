@@ -1,4 +1,4 @@
-"""Places, module-level names and shapes of statements of a Python function that becomes graphs."""
+"""Helpers for Python functions that become graphs: locations, module-level names, statement forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a Python function that becomes loops of the CGRA: from a file, or of a function in memory."""
+"""Source text of a Python function that becomes loops of the CGRA, from a file or of a function object."""
 
 from __future__ import annotations
 

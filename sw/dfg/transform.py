@@ -1,4 +1,4 @@
-"""Graphs that mean the same: without dead nodes, with immediates in their users, with results in memory."""
+"""Graph transformations: removes dead nodes, folds immediates into their users, stores results to memory."""
 
 from __future__ import annotations
 

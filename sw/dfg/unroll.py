@@ -1,4 +1,4 @@
-"""Several iterations as one, with loop-carried distances that fit."""
+"""Unrolls several iterations into one, and adjusts loop-carried distances."""
 
 from __future__ import annotations
 

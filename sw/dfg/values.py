@@ -1,4 +1,4 @@
-"""Values of a loop body while it is read: equal ones are one, constants are folded."""
+"""Value numbering of a loop body while it is read: merges equal values and folds constants."""
 
 from __future__ import annotations
 

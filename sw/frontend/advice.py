@@ -1,4 +1,4 @@
-"""What a user can do about what is refused: by its reason, the model's form, and what it depends on."""
+"""Advice on refused nodes, by reason, form of the model, and the inputs that they depend on."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sw.frontend.values import Constant, Stored
 _STATICALLY = "quantize_static(..., quant_format=QuantFormat.QDQ)"
 #: What helps where real numbers are left, by the form of the model; "qdq" has `_types`.
 _FORMS = {
-    "float": f"the model is float32: quantise it first by {_STATICALLY}",
-    "weights": "--dynamic quantises it at run time, or quantise the float32 original by quantize_static",
-    "dynamic": f"quantise the float32 original by {_STATICALLY}",
-    "qoperator": f"quantise the float32 original by {_STATICALLY}",
+    "float": f"the model is float32: quantise it first with {_STATICALLY}",
+    "weights": "--dynamic quantises it at run time, or quantise the float32 original with quantize_static",
+    "dynamic": f"quantise the float32 original with {_STATICALLY}",
+    "qoperator": f"quantise the float32 original with {_STATICALLY}",
 }
 #: What would change a reason, by the operator and what it says; the first that fits.
 _REMEDIES = (
     (
         r"DynamicQuantizeLSTM",
-        "quantise the float32 original by quantize_static, which keeps LSTM, and use --fixed-point",
+        "quantise the float32 original with quantize_static, which keeps LSTM, and use --fixed-point",
     ),
     (
         r"domain 'com.microsoft'",
@@ -74,7 +74,7 @@ def advised(importer: Importer, refusals: Sequence[Refusal], fixed: Importer | N
 
 
 def may_be_fixed(importer: Importer) -> bool:
-    """Whether fixed point may change what is refused of a model that was read without."""
+    """Whether fixed point may change the refusals of a model that was read without it."""
     quantised = importer.model.form in ("qdq", "qoperator", "dynamic")
     real = any(re.search(_REAL, r.reason) for r in importer.refusals if not r.lost)
     return not importer.limbs and quantised and real
@@ -90,7 +90,7 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
         inputs = list(_inputs(importer, (found["name"],)))
         behind = f"input {inputs[0]!r}" if inputs else repr(found["name"])
         quantised = (
-            f"put QuantizeLinear, DequantizeLinear behind {behind} (op_types_to_quantize with {r.op!r})"
+            f"put QuantizeLinear, DequantizeLinear after {behind} (op_types_to_quantize with {r.op!r})"
         )
         return f"{quantised} or make it a constant"
     if "scales must be positive" in r.reason:
@@ -106,14 +106,14 @@ def _advice(importer: Importer, r: Refusal, types: str) -> str:
     branch = _origin(importer, r.name, r.op)[1]
     if branch:
         return (
-            f"branches are not quantised: take {branch} out (quant_pre_process, or export without it), then "
+            f"branches are not quantised: remove {branch} (quant_pre_process, or export without it), then "
             f"quantise"
         )
     return _FORMS.get(importer.model.form, types)
 
 
 def _given(importer: Importer, r: Refusal, names: Sequence[str]) -> str:
-    """How to give the inputs of the model that decide what must be known; empty where that is no way."""
+    """How to supply the model's inputs that the compiler must know; empty if that is impossible."""
     inputs = importer.model.inputs
     decide = list(_inputs(importer, names))
     small = [n for n in decide if len(inputs[n][1]) <= 1]
@@ -127,12 +127,12 @@ def _given(importer: Importer, r: Refusal, names: Sequence[str]) -> str:
             f"it depends on input {decide[0]!r}, which each run may change: export the model without the If"
         )
     if "shape of its result" in r.reason:
-        return "take it and what is behind it out of the model (onnx.utils.extract_model)"
+        return "remove it and everything after it from the model (onnx.utils.extract_model)"
     return "quantise statically (onnxruntime's quantize_static)" if re.search("scale|zero", r.reason) else ""
 
 
 def _made_by(importer: Importer, names: Sequence[str]) -> Iterator[OnnxNode]:
-    """The nodes that tensors are made by, each once."""
+    """The nodes that tensors depend on, each once."""
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()
@@ -152,7 +152,7 @@ def _inputs(importer: Importer, names: Sequence[str]) -> Iterator[str]:
 
 
 def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
-    """How to quantise the operators that a quantised model has in float32."""
+    """The quantiser option for operators that a quantised model has in float32."""
     real = [r for r in refusals if re.search(_REAL, r.reason)]
     found = dict.fromkeys(_origin(importer, r.name, r.op)[0] for r in real)
     waiting, seen = [name for r in real for name in r.inputs], set[str]()
@@ -176,12 +176,12 @@ def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
 
 
 def _origin(importer: Importer, name: str, op: str) -> tuple[str, str]:
-    """The operator of a node in the file, and the If whose branch it is in, if it is in one."""
+    """The operator of a node in the file, and the If whose branch contains it, if any."""
     return importer.model.origins.get(name, (op, ""))
 
 
 def _quantised_anyway() -> set[str]:
-    """The types of operators that onnxruntime quantises unless it is asked for others."""
+    """The types of operators that onnxruntime quantises by default."""
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
     return {*QDQRegistry, *QLinearOpsRegistry}

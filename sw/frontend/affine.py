@@ -1,4 +1,4 @@
-"""Sums of dequantised values times constants: what real numbers are where no function lies between."""
+"""Linear sums of dequantised values: the form of real numbers with no function in between."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sw.frontend.values import Constant, Dequantised, Real, Reals
 class Summand:
     """A dequantised value without its scale (q - zero), times a factor.
 
-    The factor is a product of float32 numbers in the order of the model, the scale first, some of them
-    divisors; arrays broadcast.
+    The factor is a product of float32 numbers in the order of the model, the scale first; some may be
+    divisors, and arrays broadcast.
     """
 
     leaf: Dequantised
@@ -34,7 +34,7 @@ class Summand:
         return value
 
     def exact(self) -> Fraction | None:
-        """The factor as a fraction; None where it is not one number."""
+        """The factor as a fraction; None if it is not a single number."""
         value = Fraction(1)
         for op, array in self.steps:
             if array.size != 1 or not math.isfinite(array.item()):
@@ -56,7 +56,7 @@ _MINUS = np.asarray(-1, np.float32)
 
 
 def affine(value: Reals) -> Affine | None:
-    """A real value as a sum; None where it is none."""
+    """A real value as a linear sum; None if it is not one."""
     match value:
         case Constant(array):
             return Affine((), array.astype(np.float64))

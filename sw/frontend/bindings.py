@@ -1,4 +1,4 @@
-"""Models whose scales, zero points and shapes are inputs: these made constants, for values that are known."""
+"""Binds inputs that hold scales, zero points or shapes to known values, as constants."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 
 
 def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
-    """The model with more and more inputs made constants, and the inputs that are left.
+    """The model with more and more inputs bound to constants, and the remaining inputs.
 
-    The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
-    none is a constant, then all vectors and numbers, then all. If all are given, the first one stays. Raises
-    `InputError` for values that an input does not take.
+    The compiler must know scales, zero points, shapes and the like, which models may take as inputs. First no
+    input is a constant, then all vectors and numbers, then all. If all are given, the first form is kept.
+    Raises `InputError` for values that an input does not take.
     """
     import onnx
 
@@ -45,10 +45,9 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
 
 
 def check_inputs(proto: Any, inputs: Mapping[str, np.ndarray], place: str, *, whole: bool = False) -> None:
-    """Raise `InputError` for what is no input of a model, has another shape, or values that do not fit it.
+    """Raise `InputError` for an unknown input, a wrong shape, or values that do not fit.
 
-    With `whole`, all inputs must be there and have their types. A model whose sizes are open is called
-    `place`.
+    With `whole`, all inputs must be present and have their types. `place` names a model with open sizes.
     """
     check_sizes(proto, place)
     types = _types(proto, place)
@@ -73,7 +72,7 @@ def _types(proto: Any, place: str) -> dict[str, tuple[tuple[int, ...], np.dtype[
 
 
 def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
-    """An array of the type that is wanted where its values fit it; floats are rounded to it."""
+    """An array converted to the required type if its values fit; floats are rounded."""
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -96,11 +95,10 @@ def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
 def bound(
     proto: Any, given: Mapping[str, np.ndarray], seed: int, reads: Callable[[Any], object]
 ) -> tuple[Any, dict[str, np.ndarray]] | None:
-    """A model with those inputs made constants that the compiler must know, and their values.
+    """A model with the inputs that the compiler must know bound to constants, and their values.
 
-    If none is given, all are drawn from the seed. None where that does not help: `reads` raises `InputError`.
-    Raises `InputError` for values that an input does not take, and what `reads` raises of constants that
-    were given.
+    If none is given, all are drawn from the seed. None if that does not help: `reads` raises `InputError`.
+    Raises `InputError` for values that an input does not take, and what `reads` raises for given constants.
     """
     try:
         inputs = load(proto).inputs

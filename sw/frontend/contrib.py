@@ -1,7 +1,7 @@
-"""Operators of domain com.microsoft and the QLinear operators, as operators of the standard domain.
+"""Converts operators of domain com.microsoft and QLinear operators to standard operators.
 
-They are what onnxruntime's quantiser writes. An operator on quantised tensors becomes DequantizeLinear, the
-operator, QuantizeLinear.
+onnxruntime's quantiser writes them. An operator on quantised tensors becomes DequantizeLinear, the operator,
+QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IN_32_BITS = {SUMS: 1}
 
 @dataclass
 class _Parts:
-    """The nodes that a node becomes; they have its name, and the last one makes its first output."""
+    """The nodes that replace a node; they have its name, and the last one computes its first output."""
 
     node: OnnxNode
     constants: dict[str, np.ndarray]
@@ -30,7 +30,7 @@ class _Parts:
     nodes: list[OnnxNode] = field(default_factory=list)
 
     def add(self, op: str, /, *inputs: str, **attributes: Any) -> str:
-        """Append a node; gives the name of its result."""
+        """Append a node and return the name of its result."""
         output = self.fresh(f"{self.node.outputs[0]}.{len(self.nodes)}.{op}")
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
@@ -41,13 +41,13 @@ class _Parts:
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
-        """A constant of the node; gives its name."""
+        """Add a constant of the node and return its name."""
         name = self.fresh(f"{self.node.outputs[0]}.{what}")
         self.constants[name] = values
         return name
 
     def value(self, index: int, what: str) -> np.ndarray:
-        """A constant input of the node; raises `InputError` for another one, and for a scale that is none."""
+        """A constant input of the node; raises `InputError` if it is computed, or not a valid scale."""
         name = self.node.optional(index)
         if name not in self.constants:
             raise self.node.error(f"{what} must be a constant, not {name!r}")
@@ -58,21 +58,21 @@ class _Parts:
         return found
 
     def scale(self, a: int, b: int, names: str = "ab") -> np.ndarray:
-        """The scale of a product of the operands whose scales these inputs are."""
+        """The scale of a product, from the inputs that hold the scales of its operands."""
         one, other = (self.value(i, f"{name}_scale") for i, name in zip((a, b), names, strict=True))
         return np.asarray(np.float32(1) * one.reshape(-1) * other)
 
     def dequantised(self, first: int, step: int = 1, **axis: int) -> str:
-        """The real values of a tensor that is input `first`; scale and zero point are `step` further each."""
+        """The real values of input `first`; scale and zero point are the inputs at distance `step`."""
         given = (self.node.optional(first + i * step) for i in range(3))
         return self.add("DequantizeLinear", *given, **axis)
 
     def quantised(self, value: str, index: int, **axis: int) -> None:
-        """The output, quantised by the scale and zero point that are inputs from `index` on."""
+        """The output, quantised with the scale and zero point in inputs `index` and following."""
         self.add("QuantizeLinear", value, self.node.optional(index), self.node.optional(index + 1), **axis)
 
     def plus(self, value: str, index: int) -> str:
-        """A value plus an input, if there is such an input."""
+        """A value plus an input, if that input is present."""
         bias = self.node.optional(index)
         return self.add("Add", value, bias) if bias else value
 
@@ -83,10 +83,9 @@ Rule = Callable[[_Parts], object]
 def expanded(
     node: OnnxNode, domain: str, constants: dict[str, np.ndarray], fresh: Callable[[str], str]
 ) -> list[OnnxNode]:
-    """The nodes of the standard domain that a node is; new constants are added to `constants`.
+    """The standard nodes that replace a node; new constants are added to `constants`.
 
-    `fresh` makes a name that no tensor has of what it could be called.
-    Raises `InputError` for other domains and operators.
+    `fresh` makes a unique tensor name from a hint. Raises `InputError` for other domains and operators.
     """
     rules = {"": _STANDARD, MICROSOFT: _MICROSOFT}.get(domain)
     if rules is None:
@@ -160,7 +159,7 @@ def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
 
 
 def _q_linear(operands: int) -> Rule:
-    """The operator that the name says, on so many quantised operands."""
+    """The operator that the name denotes, on this many quantised operands."""
 
     def rule(parts: _Parts) -> None:
         attributes = dict(parts.node.attributes)

@@ -1,4 +1,4 @@
-"""Epilogues from Python functions: what becomes of each sum of a product before it is stored.
+"""Epilogues from Python functions: how each sum of a product is finished before it is stored.
 
     def requantise(acc, bias, scale: Scalar, residual: Tile):
         return min(max(mul_shift_round_even(acc + bias, scale, 24) + residual, -128), 127)
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Follows, str]] = {
 
 @dataclass(frozen=True)
 class EpilogueOperand:
-    """An operand of an epilogue: its name, what it follows, and its element type."""
+    """An operand of an epilogue: its name, how it follows the result, and its element type."""
 
     name: str
     follows: Follows
@@ -48,7 +48,7 @@ class EpilogueOperand:
 
 @dataclass(frozen=True)
 class EpilogueFunction:
-    """A function of one sum: argument 0 of `value` is the sum, argument i + 1 operand i."""
+    """A function of one sum: argument 0 of `value` is the sum, argument i + 1 is operand i."""
 
     name: str
     value: Expression
@@ -56,7 +56,7 @@ class EpilogueFunction:
 
 
 def read_epilogue(text: FunctionText) -> EpilogueFunction:
-    """The epilogue that a function is; raises `InputError` with file, line and column."""
+    """Read a function as an epilogue; raises `InputError` with file, line and column."""
     function, where = text.function, text.where
     if not text.parameters:
         raise where.error(function, "no parameter", "the sum as the first parameter")
@@ -100,7 +100,7 @@ def _last_name(node: ast.expr) -> str | None:
 
 @dataclass
 class _Reader:
-    """Turns values of a body into expressions."""
+    """Turns the values of a function body into expressions."""
 
     values: Values
     arguments: Mapping[str, Expression]
@@ -110,7 +110,7 @@ class _Reader:
         self._known: dict[int, Expression] = {}
 
     def expression(self, value: int) -> Expression:
-        """What a value is, operands before what uses them."""
+        """The expression of a value, with operands before their users."""
         waiting = [value]
         while waiting:
             item = self.values.items[waiting[-1]]
@@ -146,9 +146,9 @@ def with_epilogue(
     out: str = "int8",
     constants: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Network:
-    """A network of one product whose sums go through a function and are stored as `out`.
+    """A network of one product whose sums pass through a function and are stored as `out`.
 
-    Operands that `constants` does not hold become inputs of the network, behind those of the product. Raises
+    Operands that are not in `constants` become inputs of the network, after those of the product. Raises
     `InputError` for an unknown type, and for constants of other types and shapes.
     """
     if out not in ELEMENTS:
@@ -182,7 +182,7 @@ def with_epilogue(
 def _view(
     function: EpilogueFunction, operand: EpilogueOperand, operator: MatrixProduct | ImageConvolution
 ) -> tuple[tuple[int, ...], View]:
-    """Shape of an operand's tensor, and its view with the shape of the result."""
+    """The shape of an operand's tensor, and its view with the shape of the result."""
     whole = operator.output.shape
     image = isinstance(operator, ImageConvolution)
     if operand.follows == "row" and image:
@@ -196,7 +196,7 @@ def _view(
 
 
 def _fitting(operand: EpilogueOperand, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A constant in the operand's type; raises `InputError` where its shape or a number does not fit."""
+    """A constant in the operand's type; raises `InputError` if its shape or a number does not fit."""
     limits = np.iinfo(operand.element)
     if (
         array.shape != shape

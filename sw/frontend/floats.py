@@ -1,4 +1,4 @@
-"""Functions of real numbers as float32 has them: each operator's exact result, rounded to float32."""
+"""Functions of real numbers as float32 computes them: each operator's exact result, rounded to float32."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def apply_function(
     attributes: Mapping[str, Any],
     result: type[np.floating] = np.float32,
 ) -> np.ndarray:
-    """The result of an operator for float32 operands that broadcast, by the reference of ONNX.
+    """The result of an operator for float32 operands that broadcast, from ONNX's reference.
 
-    Sums, products, quotients and roots rounded to float64 and then to float32 are those of float32.
+    Sums, products, quotients and roots rounded to float64 and then to float32 equal those of float32.
     """
     from onnx import defs
 
@@ -63,9 +63,9 @@ def apply_function(
 
 
 def evaluated(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
-    """All results of one `NodeProto` by `onnx.reference`, which has float64 where onnxruntime has not.
+    """All results of one `NodeProto` by `onnx.reference`, which has float64 where onnxruntime does not.
 
-    Raises `InputError` where it fails.
+    Raises `InputError` if it fails.
     """
     from onnx import helper
     from onnx.reference import ReferenceEvaluator

@@ -1,7 +1,7 @@
-"""A model with all that follows from constants and from shapes computed, before its nodes are read.
+"""Constant folding of a model, including everything that depends only on shapes, before import.
 
-One pass in the order of the nodes: the shapes of inputs are fixed, so every shape and every condition that
-follows from constants is a constant once its node is reached.
+One pass in the order of the nodes suffices: the shapes of inputs are fixed, so every shape and condition that
+follows from constants is a constant when its node is reached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT = ("DequantizeLinear",)
 
 
 class Folding:
-    """The nodes and constants so far, and other names of tensors (`alias`)."""
+    """The nodes and constants so far, and aliases of tensors (`alias`)."""
 
     def __init__(
         self, opset: int, kinds: Mapping[str, Kind], constants: dict[str, np.ndarray], taken: set[str]
@@ -47,7 +47,7 @@ class Folding:
     def graph(
         self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "", inside: str = ""
     ) -> None:
-        """Add the nodes of a graph; in that of a branch, `names` are its own, which have a prefix here."""
+        """Add the nodes of a graph; for a branch, its own `names` get a prefix."""
         names = names or {}
         for number, proto in enumerate(nodes):
             domain, node = node_of_proto(proto, number)
@@ -72,7 +72,7 @@ class Folding:
                 self._add(part)
 
     def result(self, outputs: Iterable[str]) -> tuple[OnnxNode, ...]:
-        """The nodes that outputs need, in order; what has another name is copied to that of the output."""
+        """The nodes that outputs need, in order; an aliased output becomes a copy."""
         for name in outputs:
             held = self._held(name)
             if held != name and held in self.constants:
@@ -87,7 +87,7 @@ class Folding:
         return tuple(reversed(kept))
 
     def kind(self, name: str) -> Kind | None:
-        """Type and shape of a tensor; None where they are not known."""
+        """Type and shape of a tensor; None if unknown."""
         waiting = [name]
         while waiting:
             last = waiting[-1]
@@ -105,7 +105,7 @@ class Folding:
         return self._kinds.get(name)
 
     def fresh(self, hint: str) -> str:
-        """A name that no tensor has, which is taken then."""
+        """A unique tensor name, which is then reserved."""
         name = fresh(hint, self._taken)
         self._taken.add(name)
         return name
@@ -144,7 +144,7 @@ class Folding:
             self.alias[outer] = self._held(inner.get(value.name, value.name))
 
     def _add(self, node: OnnxNode) -> None:
-        """Add a node of the standard domain, or what it is."""
+        """Add a standard node, or its replacement."""
         node = dataclasses.replace(node, inputs=tuple(map(self._held, node.inputs)))
         rule = _RULES.get(node.op)
         found = rule(self, node) if rule is not None and not node.refused else None
@@ -167,7 +167,7 @@ class Folding:
                 self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
 
     def _quantised_again(self, node: OnnxNode) -> list[np.ndarray] | None:
-        """The result of a quantisation of what follows from dequantised constants; None for another one."""
+        """The result of quantising dequantised constants again; None for anything else."""
         if node.inputs[0] not in self._fixed:
             return None
         waiting, needed = [node.inputs[0]], set[str]()
@@ -188,9 +188,9 @@ class Folding:
 def computed(
     node: OnnxNode, opset: int, held: Mapping[str, np.ndarray], kept: Container[str] = KEPT
 ) -> list[np.ndarray] | None:
-    """The results of a node whose inputs are all held; None where it is not to be computed.
+    """The results of a node whose inputs are all constants; None if it is not to be computed.
 
-    That is what is random, too large, refused by onnxruntime, or an operator of `kept`.
+    That applies to nodes that are random, too large, refused by onnxruntime, or operators of `kept`.
     """
     given = [name for name in node.inputs if name]
     if node.refused or node.op in kept or not given or any(name not in held for name in given):
@@ -222,7 +222,7 @@ Rule = Callable[[Folding, OnnxNode], "str | np.ndarray | OnnxNode | None"]
 
 
 def _deterministic(node: OnnxNode) -> bool:
-    """Whether a node gives the same whenever it is computed, and has no graph inside."""
+    """Whether a node always computes the same result, and contains no graph."""
     from onnx import defs
 
     if not defs.has(node.op) or any(hasattr(v, "node") for v in node.attributes.values()):
@@ -231,7 +231,7 @@ def _deterministic(node: OnnxNode) -> bool:
 
 
 def _without_unread(node: OnnxNode, read: set[str]) -> OnnxNode:
-    """A node without the names of optional outputs that nobody reads."""
+    """A node without the names of optional outputs that nothing reads."""
     from onnx import defs
 
     if len(node.outputs) < 2 or not defs.has(node.op):
@@ -256,7 +256,7 @@ def _identity(folding: Folding, node: OnnxNode) -> str:
 
 
 def _dropout(folding: Folding, node: OnnxNode) -> OnnxNode | None:
-    """Dropout does nothing outside of training, whatever its ratio is, and with a ratio of 0."""
+    """Dropout does nothing outside training, or with a ratio of 0."""
     training = folding.constants.get(node.optional(2), np.asarray(bool(node.optional(2))))
     ratio = folding.constants.get(node.optional(1))
     if training.any() and (ratio is None or ratio.any()):
@@ -270,7 +270,7 @@ def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:
 
 
 def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
-    """A cast that changes nothing, or only what a cast before it gave without loss."""
+    """Remove a cast that changes nothing, or only undoes a lossless cast before it."""
     from onnx import helper
 
     kind = folding.kind(node.inputs[0])
@@ -288,7 +288,7 @@ def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
 
 
 def _sum(folding: Folding, node: OnnxNode) -> str | OnnxNode:
-    """A sum is as many additions, from left to right."""
+    """A sum of several operands becomes additions, from left to right."""
     total = node.inputs[0]
     for number, other in enumerate(node.inputs[1:], 1):
         last = number == len(node.inputs) - 1
@@ -302,14 +302,14 @@ def _sum(folding: Folding, node: OnnxNode) -> str | OnnxNode:
 
 
 def _resize(folding: Folding, node: OnnxNode) -> OnnxNode:
-    """Inputs without elements are inputs that are missing."""
+    """Empty inputs count as missing."""
     held = [folding.constants.get(name) for name in node.inputs]
     inputs = ["" if a is not None and not a.size else n for n, a in zip(node.inputs, held, strict=True)]
     return dataclasses.replace(node, inputs=tuple(inputs))
 
 
 def _never(folding: Folding, node: OnnxNode) -> np.ndarray | None:
-    """Dequantised numbers are numbers."""
+    """Dequantised numbers are never NaN or infinite."""
     maker, kind = folding.makers.get(node.inputs[0]), folding.kind(node.inputs[0])
     scale = folding.constants.get(maker.inputs[1]) if maker is not None else None
     if maker is None or maker.op != "DequantizeLinear" or kind is None or kind[0] != np.float32:

@@ -1,4 +1,4 @@
-"""Builds a network node by node: tensors, operators, and what each name of the model stands for."""
+"""Builds a network node by node: tensors, operators, and the value of each name in the model."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Importer:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def refuse(self, node: OnnxNode, reason: str, place: str = "", *, lost: bool = False) -> None:
-        """Note that the machine does not execute a node, or an output of the model (`place`)."""
+        """Record that the machine does not execute a node, or an output of the model (`place`)."""
         read = [self.values.get(name) for name in node.inputs]
         follows = any(isinstance(v, Stored) and v.view.tensor in self.of_host for v in read)
         reason = reason.removeprefix(f"{node.place}: ")
@@ -75,17 +75,17 @@ class Importer:
         self.refusals.append(Refusal(place, node.name, node.op, reason, follows, lost, node.inputs))
 
     def fresh(self, hint: str) -> str:
-        """A name that no tensor has."""
+        """A unique tensor name."""
         return fresh(hint, self.tensors)
 
     def tensor(self, hint: str, shape: Sequence[int], element: str) -> View:
-        """A new tensor, named after `hint`; gives the view of it."""
+        """Create a tensor, named after `hint`, and return its view."""
         made = Tensor(self.fresh(hint), tuple(int(s) for s in shape), element)
         self.tensors[made.name] = made
         return whole(made)
 
     def constant(self, array: np.ndarray, hint: str) -> View:
-        """A tensor that holds an array; equal small ones are one."""
+        """A tensor that holds an array; equal small ones are shared."""
         array = np.ascontiguousarray(array).reshape(array.shape)
         key = (str(array.dtype), array.shape, array.tobytes() if array.nbytes <= _COMPARED_BYTES else b"")
         if key[2] and key in self._constants:
@@ -97,14 +97,14 @@ class Importer:
         return whole(self.tensors[name])
 
     def array(self, view: View) -> np.ndarray | None:
-        """The elements of a view of a constant; None for what is computed."""
+        """The elements of a view of a constant; None for computed values."""
         held = self.tensors[view.tensor].constant
         return None if held is None else view.of(held)
 
     def movable(self, view: View) -> bool:
-        """Whether the machine moves the elements of a tensor.
+        """Whether the machine can move the elements of a tensor.
 
-        Those have 8 or 32 bits. The host keeps float32 and bool of its own, where it is there also inputs.
+        These have 8 or 32 bits. The host keeps float32 and bool of its own, and with a host also inputs.
         """
         element, held = (self.tensors[view.tensor].element, self.tensors[view.tensor].constant is not None)
         writers = [o for o in self.operators if o.output.tensor == view.tensor]
@@ -112,14 +112,14 @@ class Importer:
         return element in ELEMENTS or (element in WORDS and (held or not hosted))
 
     def check_movable(self, node: OnnxNode, view: View) -> None:
-        """Raise `InputError` for a tensor whose elements the machine does not move."""
+        """Raise `InputError` for a tensor whose elements the machine cannot move."""
         if not self.movable(view):
             element = self.tensors[view.tensor].element
             here = " of the host" if element in WORDS else ""
             raise node.error(f"elements of {element}{here} must be moved, which the machine cannot do")
 
     def value(self, node: OnnxNode, index: int) -> Value:
-        """What an input of a node stands for; raises `InputError` where it is missing."""
+        """The value of a node's input; raises `InputError` if it is missing."""
         name = node.optional(index)
         if not name:
             raise node.error(f"input {index} is needed")
@@ -132,7 +132,7 @@ class Importer:
         return found
 
     def fixed(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """The elements of an input that must be a constant; None where it is missing."""
+        """The elements of an input that must be a constant; None if it is missing."""
         if not node.optional(index):
             return None
         value = self.value(node, index)
@@ -141,7 +141,7 @@ class Importer:
         return value.array
 
     def stored(self, node: OnnxNode, index: int, elements: Sequence[str] = ELEMENTS) -> Stored:
-        """An input as a tensor of whole numbers of one of these types."""
+        """An input as an integer tensor of one of these types."""
         value = self.value(node, index)
         if isinstance(value, Constant):
             value = Stored(self.constant(value.array, node.inputs[index]), str(value.array.dtype))
@@ -159,7 +159,7 @@ class Importer:
         element: str,
         hint: str = "",
     ) -> Stored:
-        """An elementwise operator and its result, by default named after the node's.
+        """Append an elementwise operator and return its result, by default named after the node's.
 
         Operands broadcast to `shape`.
         """
@@ -168,17 +168,17 @@ class Importer:
         return Stored(output, element)
 
     def write(self, node: OnnxNode, output: View, value: Expression, operands: Sequence[View] = ()) -> None:
-        """An elementwise operator whose result goes to a place that is there already."""
+        """Append an elementwise operator that writes to an existing view."""
         operator = Elementwise(node.name, node.op, (node.name,), output, value, tuple(operands))
         self.operators.append(operator)
 
     def copy(self, node: OnnxNode, view: View, output: View) -> View:
-        """Elements written to another place; gives that place."""
+        """Copy elements to another view, and return it."""
         self.write(node, output, Argument(0), [view])
         return output
 
     def reshaped(self, node: OnnxNode, view: View, shape: Sequence[int]) -> View:
-        """Elements in the same order as another shape, moved where no strides say that."""
+        """The same elements in another shape, copied if strides cannot express it."""
         found = reshaped(view, shape)
         if found is not None:
             return found
@@ -203,7 +203,7 @@ Handler = Callable[[Importer, OnnxNode], Value | Sequence[Value]]
 
 
 def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]:
-    """What a handler makes of a node; what it appended goes again where it fails."""
+    """Run a handler on a node, and undo what it appended if it fails."""
     operators = len(importer.operators)
     try:
         found = handler(importer, node)

@@ -1,4 +1,4 @@
-"""The expression that one QuantizeLinear becomes, while it is made: its operands and constants."""
+"""Builds the expression for one QuantizeLinear: its operands and constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_COMPUTED = 1 << 16
 
 @dataclass
 class Lowering:
-    """The expression that is being made for one QuantizeLinear: its operands so far."""
+    """The expression for one QuantizeLinear under construction: its operands so far."""
 
     importer: Importer
     shape: tuple[int, ...]
@@ -33,7 +33,7 @@ class Lowering:
         self.node = self.grid.node
 
     def operand(self, view: View) -> Argument:
-        """The operand that is a view of the result's shape."""
+        """The operand for a view with the result's shape."""
         view = broadcast(view, self.shape)
         for index, known in enumerate(self.views):
             if same_places(known, view):
@@ -42,14 +42,14 @@ class Lowering:
         return Argument(len(self.views) - 1)
 
     def numbers(self, array: np.ndarray, hint: str, element: str = "int32") -> Expression:
-        """Whole numbers, one for all or a constant operand, of which equal axes are stored once."""
+        """Integers: one for all elements, or a constant operand in which constant axes have size 1."""
         array = collapsed(array)
         if array.size == 1:
             return Number(int(array.item()))
         return self.operand(self.importer.constant(array.astype(element), f"{self.node.outputs[0]}.{hint}"))
 
     def settled(self, value: Expression) -> Expression:
-        """The expression with what follows from constants computed, and only the operands that are left."""
+        """The expression with constants folded, and only the operands that remain."""
         value = self._computed(value)
         used = sorted({e.index for e in walk(value) if isinstance(e, Argument)})
         self.views = [self.views[index] for index in used]
@@ -72,7 +72,7 @@ class Lowering:
         return changed(value, self._computed)
 
     def on_grid(self, array: np.ndarray) -> np.ndarray:
-        """Real numbers as QuantizeLinear gives them."""
+        """Real numbers, quantised as QuantizeLinear does."""
         if np.isnan(array).any():
             raise self.node.error("values to quantise must be numbers, not NaN")
         with np.errstate(over="ignore"):
@@ -81,7 +81,7 @@ class Lowering:
 
 
 def collapsed(array: np.ndarray) -> np.ndarray:
-    """An array with one element along the axes along which it does not change."""
+    """An array with size 1 along the axes along which it is constant."""
     for axis in range(array.ndim):
         part = np.take(array, [0], axis)
         same = array.strides[axis] == 0 or np.array_equal(np.broadcast_to(part, array.shape), array)

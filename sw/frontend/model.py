@@ -1,4 +1,4 @@
-"""Reads an ONNX file: checked, with fixed shapes, nodes in order, constants by name."""
+"""Reads an ONNX file: validated, with fixed shapes, nodes in order, and constants by name."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OPSET = 7
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """What a file holds: inputs with type and shape, constants, nodes in an executable order, outputs.
+    """The contents of a file: inputs with type and shape, constants, nodes in executable order, outputs.
 
-    Nodes are those of the standard domain that outputs need and that do not follow from constants. `shapes`
-    are those of what is averaged, as far as they are known. `fixed_point` says whether real numbers that have
-    no exact form are computed in fixed point. `form` says how it is quantised (`sw.frontend.protos.form`);
-    `origins` has by the name of a node its operator in the file, and the If whose branch it is in.
+    Nodes are the standard ones that outputs need and that do not follow from constants. `shapes` are those of
+    averaged tensors, as far as known. `fixed_point` says whether real numbers without an exact form are
+    computed in fixed point. `form` says how the model is quantised (`sw.frontend.protos.form`). `origins`
+    maps a node's name to its operator in the file, and to the If whose branch contains it.
     """
 
     name: str
@@ -55,7 +55,7 @@ class OnnxModel:
 
 
 def with_fixed_point(proto: Any) -> Any:
-    """A copy of a model whose real numbers may be in fixed point, which it keeps wherever it is written."""
+    """A copy of a model that allows fixed point, which it keeps wherever it is written."""
     made = type(proto)()
     made.CopyFrom(proto)
     if not any(p.key == _FIXED_POINT for p in made.metadata_props):
@@ -66,7 +66,7 @@ def with_fixed_point(proto: Any) -> Any:
 def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
     """Read a file, or an `onnx.ModelProto` that messages call `place`.
 
-    Raises `InputError` for what is not a valid model.
+    Raises `InputError` if it is not a valid model.
     """
     if isinstance(source, str | Path):
         return _model(read_file(Path(source)), str(source))
@@ -74,7 +74,7 @@ def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
 
 
 def read_file(path: Path) -> Any:
-    """The `onnx.ModelProto` of a file, not checked; raises `InputError` for what cannot be read."""
+    """The unchecked `onnx.ModelProto` of a file; raises `InputError` if it cannot be read."""
     try:
         if path.is_dir():
             raise InputError(f"{path}: must be a model file, not a directory")
@@ -95,14 +95,14 @@ def read_file(path: Path) -> Any:
 
 
 def _unreadable(error: Exception) -> str:
-    """What is wrong with a file: what the library says, unless that is only that it is no protocol buffer."""
+    """Why a file cannot be read: the library's message, unless that only says that parsing failed."""
     if type(error).__name__ == "DecodeError":
         return "it is of another kind, or cut off; export or copy it again"
     return first_line(error)
 
 
 def parsed(data: bytes, place: str) -> Any:
-    """The `onnx.ModelProto` in the bytes of a file, not checked; raises `InputError` where there is none."""
+    """The unchecked `onnx.ModelProto` in the bytes of a file; raises `InputError` if there is none."""
     import onnx
 
     try:
@@ -139,9 +139,9 @@ def _model(proto: Any, place: str) -> OnnxModel:
 
 
 def valid(proto: Any, place: str) -> Any:
-    """A model that ONNX's checker takes, nodes in order, functions of its own put where they are called.
+    """A model that passes ONNX's checker, with nodes in order and its functions inlined.
 
-    Raises `InputError` for one that it does not take.
+    Raises `InputError` for one that does not.
     """
     import onnx
 

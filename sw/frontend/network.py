@@ -1,4 +1,4 @@
-"""Reads an ONNX model as a network of whole-number operators (docs/network.md)."""
+"""Imports an ONNX model as a network of integer operators (docs/network.md)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def import_model(
     """The network of an ONNX file, or of an `onnx.ModelProto` that messages call `place`.
 
     Nodes that the machine cannot execute are refused, or left to the host with `allow_host`; so are those
-    that `hosted` names, with the reason. Without `fuse` every tensor that is quantised has an operator of its
-    own. Raises `RefusedError` with all that is refused, and `InputError` for what cannot be read.
+    named in `hosted`, with the reason. Without `fuse`, every quantised tensor has its own operator. Raises
+    `RefusedError` with all refusals, and `InputError` for a file that cannot be read.
     """
     importer = read(source, allow_host=allow_host, place=place, hosted=hosted)
     refused = [r for r in importer.refusals if r.lost or not allow_host]
@@ -53,9 +53,9 @@ def import_model(
 
 
 def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapping[str, str]) -> Importer:
-    """The operators of a model, and what is refused of it: that is the host's.
+    """The operators of a model, and its refusals, which are left to the host.
 
-    In fixed point products take as few bytes of their operands as the limits of errors allow.
+    In fixed point, products use as few bytes of their operands as the error limits allow.
     """
     model = load(source, place)
     for rewrite in REWRITES:
@@ -64,7 +64,7 @@ def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapp
 
 
 def refusals(importer: Importer, refused: Sequence[Refusal] | None = None) -> tuple[Refusal, ...]:
-    """What is refused of a model, or these of it, with what would change it: fixed point is tried."""
+    """The refusals of a model, or the given ones, with what would change them; tries fixed point."""
     fixed = None
     if may_be_fixed(importer):
         model = dataclasses.replace(importer.model, fixed_point=True)
@@ -97,7 +97,7 @@ def _read(importer: Importer) -> Importer:
 
 
 def network_of(importer: Importer, fuse: bool = True) -> Network:
-    """What was read as a network."""
+    """The imported operators as a network."""
     model, operators, tensors = importer.model, importer.operators, importer.tensors
     for name, instead in importer.taken.items():
         inner = importer.fresh(f"{name}.inner")
@@ -127,7 +127,7 @@ def _import(importer: Importer, node: OnnxNode) -> None:
 
 
 def _values(importer: Importer, node: OnnxNode) -> Sequence[Value | None]:
-    """What the results of a node stand for on the machine."""
+    """The values of a node's results on the machine."""
     found = _folded(importer, node)
     if found is not None:
         return found
@@ -138,7 +138,7 @@ def _values(importer: Importer, node: OnnxNode) -> Sequence[Value | None]:
 
 
 def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[Value | None]:
-    """What the host makes of a node that is refused; nothing where it cannot execute it."""
+    """The host's results for a refused node; none if it cannot execute it."""
     if around := outer_names(node):
         # These are no inputs of the node.
         read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the one around it"
@@ -179,7 +179,7 @@ def _handler(importer: Importer, node: OnnxNode) -> Handler:
 
 
 def _folded(importer: Importer, node: OnnxNode) -> Sequence[Value] | None:
-    """The results of a node whose inputs are all constants; None where some are computed."""
+    """The results of a node whose inputs are all constants; None if some are computed."""
     values = {name: importer.value(node, index) for index, name in enumerate(node.inputs) if name}
     held = {name: value.array for name, value in values.items() if isinstance(value, Constant)}
     arrays = computed(node, importer.model.opset, held)

@@ -11,17 +11,17 @@ from hw.errors import InputError
 
 
 def fresh(hint: str, taken: Container[str]) -> str:
-    """A name that is not taken: the hint, or with a number."""
+    """A unique name: the hint, with a number if necessary."""
     numbered = (f"{hint}.{number}" for number in itertools.count(1))
     return next(name for name in itertools.chain([hint], numbered) if name not in taken)
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node: inputs by name, an empty one where an optional input is missing.
+    """A node: inputs by name, with an empty name for a missing optional input.
 
-    `op` of another domain than the standard one is `DOMAIN::OPERATOR`. `refused` says why the machine does
-    not execute the node.
+    `op` of a non-standard domain is `DOMAIN::OPERATOR`. `refused` says why the machine does not execute the
+    node.
     """
 
     name: str
@@ -33,7 +33,7 @@ class OnnxNode:
 
     @property
     def place(self) -> str:
-        """How messages name the node."""
+        """The name of the node in messages."""
         return f"node {self.name} ({self.op})"
 
     def error(self, text: str) -> InputError:
@@ -45,7 +45,7 @@ class OnnxNode:
         return self.inputs[index] if index < len(self.inputs) else ""
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from 0; raises `InputError` for one that a tensor of that rank does not have."""
+        """An axis counted from 0; raises `InputError` for one that the rank does not have."""
         if not -rank <= axis < rank:
             raise self.error(f"axis must be {-rank} to {rank - 1}, not {axis}")
         return axis % rank

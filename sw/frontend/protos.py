@@ -28,7 +28,7 @@ _SIGNS = (
 
 
 def first_line(error: Exception) -> str:
-    """What an exception says, in one line."""
+    """An exception's message in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
@@ -38,7 +38,7 @@ def first_line(error: Exception) -> str:
 
 
 def tensors(graph: Any) -> Iterator[Any]:
-    """All constants of a graph, those in attributes and in graphs inside of it too."""
+    """All constants of a graph, including those in attributes and in nested graphs."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
@@ -48,13 +48,13 @@ def tensors(graph: Any) -> Iterator[Any]:
 
 
 def _graphs(node: Any) -> Iterator[Any]:
-    """The graphs inside of a node."""
+    """The graphs nested in a node."""
     for attribute in node.attribute:
         yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
 
 
 def form(graph: Any) -> str:
-    """How a model is quantised: `float` (it is not), `qdq`, `qoperator`, `dynamic`, or `weights` alone."""
+    """How a model is quantised: `float` (not at all), `qdq`, `qoperator`, `dynamic`, or `weights` only."""
     found = _operators(graph)
     told = next((f for sign, f in _SIGNS if any(re.match(sign, op) for op in found)), "float")
     held = {t.name for t in graph.initializer}
@@ -73,7 +73,7 @@ def _operators(graph: Any) -> set[str]:
 
 
 def names(graph: Any) -> set[str]:
-    """The names of all tensors of a graph, and of those in graphs inside of it."""
+    """The names of all tensors of a graph, including those in nested graphs."""
     found = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
     for node in graph.node:
         found.update(node.input, node.output, *(names(inner) for inner in _graphs(node)))
@@ -81,7 +81,7 @@ def names(graph: Any) -> set[str]:
 
 
 def outer_names(node: OnnxNode) -> set[str]:
-    """What graphs inside of a node read of the graphs around it."""
+    """What nested graphs of a node read from enclosing graphs."""
     values = node.attributes.values()
     graphs = [g for v in values for g in (v if isinstance(v, Sequence) else [v]) if hasattr(g, "node")]
     return set[str]().union(*map(_outer, graphs))
@@ -97,7 +97,7 @@ def _outer(graph: Any) -> set[str]:
 
 
 def in_order(proto: Any) -> Any:
-    """The model with every node behind those that it reads, as quantisers do not always leave it."""
+    """The model with every node after those that it reads, which quantisers do not always ensure."""
     nodes = list(proto.graph.node)
     made = {name for node in nodes for name in node.output if name}
     needs = [_reads(node) & made for node in nodes]
@@ -126,7 +126,7 @@ def in_order(proto: Any) -> Any:
 
 
 def _reads(node: Any) -> set[str]:
-    """What a node reads, graphs inside of it too."""
+    """What a node reads, including its nested graphs."""
     return set(node.input).union(*map(_outer, _graphs(node)))
 
 
@@ -152,7 +152,7 @@ def constant(node: OnnxNode) -> np.ndarray:
 
 
 def typed(value: Any, place: str) -> Kind:
-    """Type and shape of an input; raises `InputError` for what is no tensor of a fixed shape."""
+    """Type and shape of an input; raises `InputError` if it is not a tensor with a fixed shape."""
     from onnx import helper
 
     what = f"{place}: input {value.name!r}"
@@ -176,7 +176,7 @@ def typed(value: Any, place: str) -> Kind:
 
 
 def node_of_proto(proto: Any, number: int) -> tuple[str, OnnxNode]:
-    """The domain of a node, and the node without it; names that are missing are the number of the node."""
+    """A node and its domain; missing names are replaced by the node's number."""
     from onnx import helper
 
     attributes = {}

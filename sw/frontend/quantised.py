@@ -1,4 +1,4 @@
-"""QuantizeLinear: real numbers on a grid of whole ones, as expressions in 32-bit operations.
+"""QuantizeLinear: rounds real numbers to integers, as expressions of 32-bit operations.
 
 | what is quantised | how | result |
 | --- | --- | --- |
@@ -35,7 +35,7 @@ _BEYOND, _MOST_RESULT = 1 << 10, 1 << 20
 
 
 def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation, name: str) -> View:
-    """The whole numbers of a value on a grid, appended to the network where they have to be computed."""
+    """The integers of a value on a grid, appended to the network if they must be computed."""
     match value:
         case Structured():
             if not grid.uniform:
@@ -64,7 +64,7 @@ def _names(value: Reals) -> tuple[str, ...]:
 
 
 def lowered(to: Lowering, value: Reals) -> Expression:
-    """The expression of a real value on the grid; raises `InputError` where there is none."""
+    """The expression of a real value on the grid; raises `InputError` if there is none."""
     leaf = _single_leaf(value)
     if leaf is not None and to.grid.uniform and leaf.element in BYTES:
         return _table(to, value, leaf)
@@ -109,7 +109,7 @@ def _extreme(to: Lowering, operation: str, inputs: Sequence[Reals]) -> Expressio
 
 
 def _single_leaf(value: Reals) -> Dequantised | None:
-    """The one dequantised operand of a function of single numbers; None where there are others."""
+    """The only dequantised operand of an elementwise function; None if there are others."""
     leaves: list[Dequantised] = []
 
     def visit(x: Reals) -> bool:
@@ -130,7 +130,7 @@ def _single_leaf(value: Reals) -> Dequantised | None:
 
 
 def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
-    """A function of one value of 8 bits: its table, or fewer operations that give the same."""
+    """A function of one 8-bit value: its table, or fewer equivalent operations."""
     low, high = LIMITS[leaf.element]
     x = np.arange(low, high + 1)
     _, steps = _on_all(value, leaf, to.grid.scale.reshape(()))
@@ -150,7 +150,7 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
 
 
 def _on_all(value: Reals, leaf: Dequantised, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A function of one value of 8 bits for all of them, and the result in whole steps of a scale."""
+    """A function of one 8-bit value, evaluated for all values and quantised."""
     low, high = LIMITS[leaf.element]
     x = np.arange(low, high + 1) - leaf.zero.item()
     real = _evaluated(value, x.astype(np.float32) * leaf.scale.reshape(()))
@@ -159,9 +159,9 @@ def _on_all(value: Reals, leaf: Dequantised, scale: np.ndarray) -> tuple[np.ndar
 
 
 def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
-    """Real numbers as dequantised ones, where they lie on the grid that their one operand is on.
+    """Real numbers as dequantised ones, if they lie on the grid of their only operand.
 
-    So are those that Relu and Clip leave of a dequantised tensor. Other values stay as they are.
+    This includes the results of Relu and Clip on a dequantised tensor. Other values stay as they are.
     """
     if not isinstance(value, Real):
         return value
@@ -181,7 +181,7 @@ def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
 
 
 def _rescaled(value: Value) -> Value:
-    """A dequantised value times, or divided by, a positive number as one of another float32 scale."""
+    """A dequantised value times, or divided by, a positive number, as one with another float32 scale."""
     part = _single_part(value) if isinstance(value, Real) else None
     if part is None or part.leaf.shape != value.shape or part.exact() is None:
         return value
@@ -200,9 +200,9 @@ def dequantised_operand(
     what: str,
     uniform: bool = False,
 ) -> Dequantised:
-    """An operand of 8 bits, with `uniform` of one scale and zero point.
+    """An 8-bit operand; with `uniform`, one with a single scale and zero point.
 
-    Raises `InputError` for real numbers that are not dequantised ones.
+    Raises `InputError` for real numbers that are not dequantised.
     """
     name = next((f" {n!r}" for n in node.inputs if n and importer.values.get(n) is value), "")
     value = _rescaled(settled(importer, node, value))
@@ -221,7 +221,7 @@ def row_operand(importer: Importer, node: OnnxNode) -> Dequantised:
 def _scaled(
     to: Lowering, leaf: Dequantised, operand: Argument, value: Reals, least: int, most: int
 ) -> Expression | None:
-    """The value times a scale, if that may be all that the function does."""
+    """The value times a scale, if the function is nothing else."""
     inner = value
     while isinstance(inner, Real) and inner.op in ("Relu", "Max", "Min"):
         inner = next((x for x in inner.inputs if not isinstance(x, Constant)), inner.inputs[0])
@@ -248,7 +248,7 @@ def _evaluated(value: Reals, x: np.ndarray) -> np.ndarray:
 
 
 def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
-    """The product of two values of 8 bits, each times a number."""
+    """The product of two 8-bit values, each times a number."""
     parts = [p for v in (x, y) if (p := _single_part(v)) is not None]
     if len(parts) < 2:
         return None
@@ -263,9 +263,9 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
 
 
 def _times_function(to: Lowering, value: Real) -> Expression | None:
-    """A value times, or divided by, a function of one value of 8 bits: the exact product with its float32.
+    """A value times, or divided by, a function of one 8-bit value: the exact product with its float32.
 
-    Scales are limited to where every value other than 0 is beyond the grid's type.
+    Scales are limited to where every nonzero value exceeds the grid's type.
     """
     pairs = (value.inputs, value.inputs[::-1]) if value.op == "Mul" else (value.inputs,)
     for x, y in pairs:
@@ -302,7 +302,7 @@ def _single_part(value: Reals) -> Summand | None:
 
 
 def _byte_term(to: Lowering, part: Summand) -> Term | None:
-    """A part of 8 bits with one scale as a term, its range from its type."""
+    """An 8-bit part with one scale as a term, with the range of its type."""
     leaf, exact = part.leaf, part.exact()
     if leaf.element not in BYTES or exact is None or leaf.zero.size != 1:
         return None

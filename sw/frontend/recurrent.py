@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN written with smaller operators, step after step.
+"""Unrolls LSTM, GRU and RNN into smaller operators, step by step.
 
-The product of the inputs with W is one for all steps. A step has a product with R and operators on elements;
-steps are alike, so that they become a loop (`sw.compile.repeat`).
+The product of the inputs with W is shared by all steps. A step has a product with R and elementwise
+operators. Steps have the same form, so that they become a loop (`sw.compile.repeat`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_STEPS = 256
 
 
 class Known(enum.Enum):
-    """What is known of a state whatever the weights are."""
+    """What is known of a state for any weights."""
 
     NOTHING = "nothing"
     #: It is from -1 to 1.
@@ -55,8 +55,7 @@ class Known(enum.Enum):
 def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: dict[str, np.ndarray]) -> Layer:
     """An LSTM, GRU or RNN for X of this shape as nodes; new constants are added to `constants`.
 
-    Raises `InputError` for lengths of sequences that are computed, unknown activations, and more steps than
-    `MOST_STEPS`.
+    Raises `InputError` for computed sequence lengths, unknown activations, and more than `MOST_STEPS` steps.
     """
     layer = Layer(node, constants, tuple(shape), hidden)
     layer.write()
@@ -67,7 +66,7 @@ def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: di
 class Layer:
     """The nodes of a layer, whose X has `shape` and whose state has `hidden` elements.
 
-    `ends` holds the states behind so many nodes, where a step ends, each with what is known of it.
+    `ends` holds the states after certain nodes, where a step ends, with what is known of each.
     """
 
     node: OnnxNode
@@ -89,7 +88,7 @@ class Layer:
         self.lengths = self._lengths()
 
     def _lengths(self) -> np.ndarray | None:
-        """The lengths of sequences; None where all are whole."""
+        """The sequence lengths; None if all sequences are complete."""
         name = self.node.optional(4)
         if name and name not in self.constants:
             raise self.node.error(f"sequence_lens must be a constant, not {name!r}")
@@ -97,13 +96,13 @@ class Layer:
         return None if whole else self.constants[name].astype(np.int64)
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node; gives the name of its result."""
+        """Append a node and return the name of its result."""
         output = f"{self.stem}.{len(self.nodes)}.{op}"
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
 
     def constant(self, values: Any, kind: type = np.float32) -> str:
-        """A constant of the layer, equal ones once."""
+        """A constant of the layer; equal ones are shared."""
         array: np.ndarray = np.asarray(values, kind)
         key = (str(array.dtype), array.shape, array.tobytes())
         name = self._constants.setdefault(key, f"{self.stem}.constant.{len(self._constants)}")
@@ -111,7 +110,7 @@ class Layer:
         return name
 
     def taken(self, name: str, axis: int, index: int | range) -> str:
-        """One place along an axis, which goes, or successive places."""
+        """One position along an axis, which is removed, or successive positions."""
         if (name, axis, index) not in self._taken:
             places = index if isinstance(index, int) else list(index)
             gathered = self.add("Gather", name, self.constant(places, np.int64), axis=axis)
@@ -123,7 +122,7 @@ class Layer:
         return self.add("Reshape", name, self.constant(sizes, np.int64))
 
     def write(self) -> None:
-        """All nodes, those of the outputs last."""
+        """Write all nodes, with those of the outputs last."""
         direction = self.node.attributes.get("direction", "forward")
         backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
         x = self.node.inputs[0]
@@ -205,12 +204,12 @@ class _Direction:
         return self.layer.taken(name, 1 if self.layer.batch_first else 0, self.number)
 
     def _reversed(self, x: str) -> str:
-        """Every sequence from its last step to its first; what is behind it stays."""
+        """Every sequence reversed; what follows it stays."""
         lengths = self.layer.constant(self.layer.lengths, np.int64)
         return self.layer.add("ReverseSequence", x, lengths, time_axis=0, batch_axis=1)
 
     def _held(self, before: list[str], t: int) -> str:
-        """The row of Y at a step that some sequences do not have: 0 for those, which keep their state."""
+        """The row of Y at a step that some sequences lack: 0 for those, which keep their state."""
         layer = self.layer
         assert layer.lengths is not None
         there, zero = layer.constant((layer.lengths > t)[:, None], np.bool_), layer.constant(0)
@@ -235,7 +234,7 @@ class _Direction:
         return found[number * len(default) : (number + 1) * len(default)]
 
     def _activated(self, which: int, x: str) -> str:
-        """An activation; what a gate (not c) comes from is limited to -clip to clip where that is given."""
+        """An activation; the input of a gate (not c) is limited to -clip to clip if that is given."""
         layer, (name, own) = self.layer, self.functions[which]
         limit = float(self.attributes.get("clip", 0.0))
         if limit and which < 2:
@@ -250,7 +249,7 @@ class _Direction:
         return layer.add(_ACTIVATIONS[name][0], x, **own)
 
     def _gate(self, name: str, letters: str) -> str:
-        """The columns of gates that follow each other."""
+        """The columns of adjacent gates."""
         hidden, first = self.layer.hidden, self.gates.index(letters[0])
         return self.layer.taken(name, -1, range(first * hidden, (first + len(letters)) * hidden))
 
@@ -258,7 +257,7 @@ class _Direction:
         return self.op == "GRU" and bool(self.attributes.get("linear_before_reset", 0))
 
     def _input_bias(self) -> str:
-        """What is added to the inputs' product: both biases, that of R without what the reset gate scales."""
+        """The bias of the inputs' product: both biases, without the part of R that the reset gate scales."""
         layer, (own, recurrent) = self.layer, self.bias
         if self._linear_before_reset():
             parts = [self._gate(recurrent, "zr"), layer.constant(np.zeros(layer.hidden))]
@@ -297,7 +296,7 @@ class _Direction:
         return [layer.add("Mul", o, self._activated(2, c)), c]
 
     def _looking(self, x: str, gate: str, c: str) -> str:
-        """A gate that sees c, too."""
+        """A gate that also sees c (a peephole)."""
         layer, own = self.layer, self._gate(x, gate)
         if not c:
             return own

@@ -1,4 +1,4 @@
-"""What the machine does not execute: which nodes, why, and what would change it."""
+"""Refusals: which nodes the machine does not execute, why, and what would change that."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _LONG = r"\S{49,}"
 class Refusal:
     """A node, or an output, that the machine does not execute.
 
-    `follows`: another refusal may be the cause, as what it reads is real numbers of the host, or as it only
-    decides what that one needs. `lost`: the host cannot execute it either. `inputs` are the tensors that it
-    reads, `advice` is what would change it, the best first, beside `--allow-host` (`sw.frontend.advice`).
+    `follows`: another refusal may be the cause, because this node reads its real numbers from the host, or
+    only decides what the other needs. `lost`: the host cannot execute it either. `inputs` are the tensors
+    that it reads. `advice` lists what would change it, best first, besides `--allow-host`
+    (`sw.frontend.advice`).
     """
 
     place: str
@@ -35,12 +36,12 @@ class Refusal:
 
     @property
     def remedy(self) -> str:
-        """What would change it."""
+        """What would change it, all options."""
         return self._remedy(self.advice)
 
     @property
     def best(self) -> str:
-        """What would change it, without what else may."""
+        """What would change it, the best option."""
         return self._remedy(self.advice[:1])
 
     def _remedy(self, advice: Sequence[str]) -> str:
@@ -61,7 +62,7 @@ class Refusal:
 
 
 class RefusedError(InputError):
-    """All that is refused of a model; the text names the first and counts the others."""
+    """All refusals of a model; the message gives the first and counts the others."""
 
     def __init__(self, refusals: Sequence[Refusal]):
         self.refusals = tuple(refusals)
@@ -74,7 +75,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def summary(refusals: Sequence[Refusal]) -> str:
-    """The first refusal, how many others there are of what kinds, and what to do."""
+    """The first refusal, the number and kinds of the others, and what to do."""
     lost = [r for r in refusals if r.lost] or list(refusals)
     causes = [r for r in lost if not r.follows] or lost
     first, others = causes[0], Counter(r.op for r in causes[1:])

@@ -1,4 +1,4 @@
-"""Sizes of axes that a model leaves open, and what node after node makes of sizes that are known."""
+"""Sizes of axes that a model leaves open, and shape inference from known sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 1 << 12
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by name out of `NAME=SIZE`; raises `InputError` for other texts, and for two sizes of a name."""
+    """Sizes by name from `NAME=SIZE`; raises `InputError` for other texts and for conflicting sizes."""
     found: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
@@ -34,7 +34,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
-    """A copy of a model whose inputs have these sizes where they were open.
+    """A copy of a model with these sizes for open axes of its inputs.
 
     A size is given by the name of a dimension, or by INPUT.AXIS. Raises `InputError` for names that the model
     does not have, for sizes below 1, and for two sizes of an axis.
@@ -67,7 +67,7 @@ def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
 
 
 def _not_open(name: str, fixed: int | None, opened: Sequence[tuple[str, ...]]) -> str:
-    """Why a size cannot be given."""
+    """Why a size cannot be set."""
     known = ", ".join(dict.fromkeys(names[-1] for names in opened))
     near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, sum(opened, ()), 1))
     what = f"no axis {name!r:.60} is open"
@@ -79,9 +79,9 @@ def _not_open(name: str, fixed: int | None, opened: Sequence[tuple[str, ...]]) -
 
 
 def _axes(proto: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """The axes of inputs, each with the names that it can be given by, INPUT.AXIS first.
+    """The axes of inputs, each with its possible names, INPUT.AXIS first.
 
-    Names without a letter or digit, such as `?`, stand for different sizes: they are none.
+    Names without a letter or digit, such as `?`, stand for different sizes and do not count.
     """
     held = {t.name for t in proto.graph.initializer}
     for value in proto.graph.input:
@@ -97,7 +97,7 @@ def _open(axis: Any) -> bool:
 
 
 def check_sizes(proto: Any, place: str) -> None:
-    """Raise `InputError` that lists all open sizes, with the options that fix them."""
+    """Raise `InputError` that lists all open sizes, with the options that set them."""
     found: dict[str, str] = {}
     for axis, names in _axes(proto):
         if _open(axis):
@@ -110,9 +110,9 @@ def check_sizes(proto: Any, place: str) -> None:
 
 
 def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarray]) -> list[Kind | None]:
-    """Types and shapes of the outputs of a node, by the shape inference of ONNX; None where they are open.
+    """Types and shapes of a node's outputs, by ONNX's shape inference; None if they are open.
 
-    `operands` has the inputs of the node by name. Raises `InputError` where they do not match.
+    `operands` has the inputs of the node by name. Raises `InputError` if they do not match.
     """
     from onnx import helper, numpy_helper, shape_inference
 

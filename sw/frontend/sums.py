@@ -1,7 +1,7 @@
-"""Sums of whole numbers times scales on a grid, without leaving 32 bits.
+"""Sums of scaled integers on a quantisation grid, within 32 bits.
 
-Sums of products with one scale are added as whole numbers: as they are where 32 bits hold every result, else
-limited to 32 bits, where the grid's type is exceeded by then anyway. What has several scales is added in
+Sums of products with one scale are added as integers: directly if every result fits 32 bits, otherwise
+limited to 32 bits if the grid's type is exceeded by then anyway. Values with different scales are added in
 fixed point.
 """
 
@@ -30,7 +30,7 @@ _TOLERANCE = 2.0**-12
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Whole numbers up to `reach` in magnitude, which are multiplied with the factor of `part`."""
+    """Integers up to `reach` in magnitude, to be multiplied by the factor of `part`."""
 
     value: Expression
     reach: int
@@ -38,7 +38,7 @@ class Whole:
 
 
 def wholes(to: Lowering, parts: Sequence[Summand], constant: np.ndarray) -> tuple[list[Whole], np.ndarray]:
-    """Parts with those of one scale added, and the constant with the constant parts that are left."""
+    """Parts, with those of one scale added, and the constant with the remaining constant parts."""
     groups: list[list[Summand]] = []
     for part in parts:
         own = next((g for g in groups if _one_scale(to, g[0], part)), None)
@@ -65,12 +65,12 @@ def wholes(to: Lowering, parts: Sequence[Summand], constant: np.ndarray) -> tupl
 
 
 def _constant(to: Lowering, part: Summand) -> np.ndarray | None:
-    """The elements of a constant part of 32 bits; None for others."""
+    """The elements of a constant 32-bit part; None for others."""
     return to.importer.array(part.leaf.view) if part.leaf.element == "int32" else None
 
 
 def _one_scale(to: Lowering, a: Summand, b: Summand) -> bool:
-    """Whether two parts of 32 bits have one scale; that of a constant is often rounded otherwise."""
+    """Whether two 32-bit parts have one scale; that of a constant is often rounded differently."""
     if a.leaf.element != "int32" or b.leaf.element != "int32":
         return False
     one, other = a.factor(np.float64), b.factor(np.float64)
@@ -79,15 +79,15 @@ def _one_scale(to: Lowering, a: Summand, b: Summand) -> bool:
 
 
 def _single(to: Lowering, part: Summand) -> Whole:
-    """The elements of a part less the zero point."""
+    """The elements of a part minus the zero point."""
     leaf = part.leaf
     return Whole(apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero")), leaf.reach, part)
 
 
 def _added(to: Lowering, group: Sequence[Summand], beyond: np.ndarray) -> Whole | None:
-    """The sum of parts of 32 bits with one scale; None where limits of 32 bits would change the result.
+    """The sum of 32-bit parts with one scale; None if 32-bit limits would change the result.
 
-    That is where a limited sum is less than `beyond` in steps of the result.
+    That is so if a limited sum is less than `beyond` in steps of the result.
     """
     first = next((p for p in group if _constant(to, p) is None), None)
     if first is None:
@@ -105,7 +105,7 @@ def _added(to: Lowering, group: Sequence[Summand], beyond: np.ndarray) -> Whole 
 
 
 def _limited(values: Sequence[Expression]) -> Expression:
-    """A sum of words; where it leaves 32 bits, a number of at least `_LIMITED` with its sign."""
+    """A sum of words; if it exceeds 32 bits, a number of its sign and at least `_LIMITED` in magnitude."""
     low = apply("and", values[0], 0xFFFF)
     high = apply("shr", values[0], 16)
     for value in values[1:]:
@@ -116,7 +116,7 @@ def _limited(values: Sequence[Expression]) -> Expression:
 
 
 def one_part(to: Lowering, whole: Whole, zero: Expression) -> Expression:
-    """Whole numbers times their scale: the exact product, rounded once."""
+    """Integers times their scale: the exact product, rounded once."""
     scale = collapsed(whole.part.factor(np.float32))
     if not np.all(np.isfinite(scale)):
         raise to.node.error("scales must be numbers")
@@ -134,7 +134,7 @@ def one_part(to: Lowering, whole: Whole, zero: Expression) -> Expression:
 def several_parts(to: Lowering, parts: Sequence[Whole], constant: np.ndarray, zero: Expression) -> Expression:
     """Several values and a constant, in fixed point with as many fractional bits as fit.
 
-    What is so great that nothing else brings the result back into its type is limited before it is scaled.
+    A value so large that nothing else can bring the result back into its type is limited before scaling.
     """
     factors = [collapsed(p.part.factor(np.float64)) for p in parts]
     constant = collapsed(constant)
@@ -168,7 +168,7 @@ def several_parts(to: Lowering, parts: Sequence[Whole], constant: np.ndarray, ze
 
 
 def in_fixed_point(to: Lowering, parts: Sequence[Summand], constant: np.ndarray, bits: int) -> Expression:
-    """A sum with so many fractional bits, of which 32 bits hold every part."""
+    """A sum with this many fractional bits, in which every part fits 32 bits."""
     total: Expression = to.numbers(np.rint(constant * 2.0**bits).astype(np.int64), "constant")
     for part in parts:
         factor = collapsed(part.factor(np.float64))

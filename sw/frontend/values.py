@@ -1,7 +1,7 @@
-"""What a name of the model stands for while it is read.
+"""Values of names in a model during import.
 
-Real numbers are not computed where they occur: they are kept as what they are made of, until QuantizeLinear
-says on which grid of whole numbers they are wanted.
+Real numbers are not computed where they occur. They are kept in symbolic form until QuantizeLinear says on
+which integer grid they are needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Elements of a tensor of the network as they are, also of types that only the host knows."""
+    """The elements of a network tensor, unchanged; their type may be one that only the host knows."""
 
     view: View
     element: str
@@ -62,7 +62,7 @@ class Dequantised:
 
     @property
     def uniform(self) -> bool:
-        """Whether one scale and one zero point serve all elements."""
+        """Whether all elements share one scale and one zero point."""
         return self.scale.size == 1 and self.zero.size == 1
 
 
@@ -83,12 +83,12 @@ class FixedPoint(Dequantised):
 
     @property
     def rough(self) -> bool:
-        """Whether the error is too great for real numbers that leave fixed point as they are."""
+        """Whether the error is too large for real numbers that leave fixed point."""
         return self.error > RANGE * self.extent
 
     @property
     def extent(self) -> float:
-        """What the error is measured by: the range, at least the greatest magnitude."""
+        """The reference for the error: the range, or the greatest magnitude if that is larger."""
         return max(self.high - self.low, abs(self.low), abs(self.high))
 
 
@@ -107,8 +107,8 @@ class Real:
 class Structured:
     """The real result of an operator on whole tensors (softmax, normalisation, pooling).
 
-    `make` computes it on a grid: it appends the operator for a name, and gives a view of its result. `fixed`
-    gives it in fixed point, where that is asked for.
+    `make` computes it on a grid: it appends the operator under a name and returns a view of its result.
+    `fixed` computes it in fixed point, on request.
     """
 
     node: OnnxNode
@@ -119,7 +119,7 @@ class Structured:
 
 @dataclass(frozen=True, eq=False)
 class Quantisation:
-    """Where QuantizeLinear puts real numbers: `scale` and `zero` have one element or the result's shape."""
+    """The grid of a QuantizeLinear: `scale` and `zero` have one element or the result's shape."""
 
     element: str
     scale: np.ndarray
@@ -128,11 +128,11 @@ class Quantisation:
 
     @property
     def uniform(self) -> bool:
-        """Whether one scale and one zero point serve all elements."""
+        """Whether all elements share one scale and one zero point."""
         return self.scale.size == 1 and self.zero.size == 1
 
     def nodes(self, node: OnnxNode) -> tuple[str, ...]:
-        """Names of a node and of the QuantizeLinear behind it."""
+        """Names of a node and of the QuantizeLinear after it."""
         return tuple(dict.fromkeys((node.name, self.node.name)))
 
     def scales(self, value: Dequantised) -> dict[str, Any]:
@@ -151,7 +151,7 @@ Value = Constant | Stored | Dequantised | Real | Structured
 
 
 def is_real(value: Value) -> bool:
-    """Whether a value consists of real numbers that the machine can only have on a grid."""
+    """Whether a value consists of real numbers that the machine can only represent on a grid."""
     if isinstance(value, Constant):
         return value.array.dtype.kind == "f"
     return not isinstance(value, Stored)

@@ -1,4 +1,4 @@
-"""Products of which only the weights are quantised: the other side is quantised at run time, where asked for.
+"""Products with quantised weights only: on request, activations are quantised at run time.
 
 Weights are DequantizeLinear of a constant of 8 bits, or a Cast of it times a scale. Such a MatMul, Gemm or
 Conv becomes DynamicQuantizeLinear, MatMulInteger or ConvInteger, and what scales the sums, as onnxruntime's
@@ -33,7 +33,7 @@ class _Weights:
     axis: int
 
     def along(self, axis: int) -> bool:
-        """Whether scales and zero points do not differ, or along that axis of a matrix or of images."""
+        """Whether scales and zero points are constant, or vary along that axis of a matrix or of images."""
         if self.scale.size == self.zero.size == 1:
             return True
         return self.numbers.ndim > 1 and self.axis == axis % self.numbers.ndim
@@ -56,13 +56,13 @@ class _Graph:
         self.producers = {name: node for node in self.graph.node for name in node.output}
 
     def fresh(self, hint: str) -> str:
-        """A name that no tensor has, which is taken then."""
+        """A unique tensor name, which is then reserved."""
         name = fresh(hint, self.taken)
         self.taken.add(name)
         return name
 
     def maker(self, name: str, op: str) -> Any:
-        """The node of that operator that makes a tensor; None for another one."""
+        """The node of that operator that computes a tensor; None for any other."""
         node = self.producers.get(name)
         return node if node is not None and _is(node, op) else None
 
@@ -74,7 +74,7 @@ class _Graph:
         return None if found is None else array(found, f"constant {name!r}")
 
     def weights(self, name: str) -> _Weights | None:
-        """What weights are made of; None where they are something else."""
+        """The parts of quantised weights; None if they are anything else."""
         axis, zeros = 1, []
         if (node := self.maker(name, "DequantizeLinear")) is not None:
             numbers, scale, *zeros = (self.held(n) for n in node.input if n)
@@ -98,7 +98,7 @@ class _Graph:
         return _Weights(numbers, scale, zero, axis % numbers.ndim)
 
     def _scaled(self, *factors: str) -> tuple[np.ndarray | None, np.ndarray | None, int]:
-        """Whole numbers times a scale: both, the scale as a vector, and its axis; None for others."""
+        """Integers times a scale: both, the scale as a vector, and its axis; None for anything else."""
         for one, other in (factors, factors[::-1]):
             cast, scale = self.maker(one, "Cast"), self.held(other)
             numbers = None if cast is None else self.held(cast.input[0])
@@ -117,12 +117,12 @@ class _Graph:
         self.nodes.append(made)
 
     def part(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
-        """Append a node; gives the name of its result."""
+        """Append a node and return the name of its result."""
         self.add(op, inputs, [self.fresh(hint)], **attributes)
         return str(self.nodes[-1].output[0])
 
     def constant(self, values: np.ndarray, hint: str) -> str:
-        """Add a constant; gives its name."""
+        """Add a constant and return its name."""
         from onnx import numpy_helper
 
         name = self.fresh(hint)
@@ -139,10 +139,9 @@ class _Graph:
 
 
 def with_dynamic(proto: Any, place: str) -> Any:
-    """A copy of a model whose products with quantised weights quantise their other side at run time.
+    """A copy of a model in which products with quantised weights quantise activations at run time.
 
-    Raises `InputError` where there is no such product, for an opset that is too old and for a model that is
-    not valid.
+    Raises `InputError` if there is no such product, if the opset is too old, or if the model is invalid.
     """
     proto = valid(proto, place)
     opset = next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0)
@@ -167,7 +166,7 @@ def _is(node: Any, op: str) -> bool:
 
 
 def _replaced(graph: _Graph, node: Any) -> bool:
-    """Append a node, or what a product becomes; whether it was one."""
+    """Append a node, or the replacement of a product; returns whether it was one."""
     attributes = {a.name: a for a in node.attribute}
     product = any(_is(node, op) for op in ("MatMul", "Gemm", "Conv"))
     weights = graph.weights(node.input[1]) if product else None
@@ -191,7 +190,7 @@ def _replaced(graph: _Graph, node: Any) -> bool:
 
 
 def _product(graph: _Graph, node: Any, weights: _Weights, zero: np.ndarray) -> None:
-    """A product of whole numbers, scaled, plus the bias."""
+    """An integer product, scaled, plus the bias."""
     name = node.output[0]
     x, scale, zero_x = graph.quantise(node.input[0])
     image = node.op_type == "Conv"

@@ -1,4 +1,4 @@
-"""The axes of windows that convolutions and pools move over images."""
+"""Window axes of convolutions and pooling over images."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
-    """The axes of a window over images, and how many of the pads behind do not count.
+    """The axes of a window over images, and how many of the trailing pads do not count.
 
-    Those are what rounding up the size of the result (`ceil_mode`) adds.
+    Rounding up the size of the result (`ceil_mode`) adds these.
     """
     if len(value.shape) not in (3, 4):
         raise node.error(
@@ -77,7 +77,7 @@ def _axis(
 
 
 def images(importer: Importer, node: OnnxNode, view: View) -> View:
-    """Images with rows and columns: one axis of pixels becomes one row."""
+    """Images with rows and columns; a single axis of pixels becomes one row."""
     shape = view.shape
     if len(shape) == 3:
         return importer.reshaped(node, view, (shape[0], shape[1], 1, shape[2]))
@@ -85,9 +85,9 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
 
 
 def counted(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
-    """By place of the window: how many of its rows (columns) count.
+    """By position of the window: how many of its rows (columns) count.
 
-    With `include_pad` padding counts, except what rounding up the output's size adds at the end.
+    With `include_pad`, padding counts, except what rounding up the output's size adds at the end.
     """
     place = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation
     low, high = axis.before, axis.before + axis.size
@@ -103,7 +103,7 @@ def two(found: list[Axis]) -> tuple[Axis, Axis]:
 
 
 def reduced_axes(importer: Importer, node: OnnxNode, rank: int) -> list[int] | None:
-    """The axes over which a tensor is reduced; None where it stays as it is."""
+    """The axes over which a tensor is reduced; None if it stays as it is."""
     array = importer.fixed(node, 1, "axes")
     found = node.attributes.get("axes") if array is None else array.reshape(-1).tolist()
     if not found and node.attributes.get("noop_with_empty_axes", 0):

@@ -1,1 +1,1 @@
-"""What a model computes, in whole numbers: operators on tensors, and their meaning (docs/network.md)."""
+"""The graph of a model in integers: operators on tensors, and their meaning (docs/network.md)."""

@@ -1,4 +1,4 @@
-"""How exact real numbers in fixed point are (docs/network.md, "Fixed point")."""
+"""Accuracy of real numbers in fixed point (docs/network.md, "Fixed point")."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real numbers from `low` to `high` that `node` makes, at most `error` from exact arithmetic.
+    """Real numbers from `low` to `high` that `node` computes, at most `error` from exact arithmetic.
 
-    They are a tensor of int32 with `bits` fractional bits, or what QuantizeLinear with this `step` rounds.
+    They are an int32 tensor with `bits` fractional bits, or are rounded by a QuantizeLinear with this `step`.
     """
 
     node: str
@@ -27,7 +27,7 @@ class Accuracy:
 
 
 def told(found: Mapping[str, Accuracy]) -> list[str]:
-    """What is in fixed point and its greatest errors, in a line; none where nothing is."""
+    """One line on fixed point and its largest errors; nothing if it is not used."""
     bits = [a.bits for a in found.values() if a.bits is not None]
     if not bits:
         return []

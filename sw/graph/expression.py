@@ -1,7 +1,7 @@
-"""What is computed for every element of a tensor, on 32-bit two's complement: expressions and their value.
+"""Elementwise expressions on 32-bit two's complement, and their evaluation.
 
-Operations are those of a processing element (`sw.dfg.operations`), so an expression is the body of a loop on
-the grid as it stands.
+Operations are those of a processing element (`sw.dfg.operations`), so an expression can directly become the
+body of a loop on the CGRA.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIGNS = {
 
 @dataclass(frozen=True)
 class Argument:
-    """The element of the operand of this number that belongs to the element that is computed."""
+    """The element of operand `index` that corresponds to the computed element."""
 
     index: int
 
@@ -72,7 +72,7 @@ class Apply:
         object.__setattr__(self, "_hash", hash((int.from_bytes(self.operation.encode()), self.operands)))
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
-            raise InputError(f"{self.operation!r} is no operation on numbers")
+            raise InputError(f"{self.operation!r} is not an operation on numbers")
         if len(self.operands) != operation.operands:
             raise InputError(
                 f"{self.operation} takes {operation.operands} operands, not {len(self.operands)}"
@@ -84,7 +84,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Word of a table; an index outside of it is an error, which those who build expressions exclude."""
+    """A table look-up; an index outside the table is an error, which those who build expressions exclude."""
 
     table: tuple[int, ...]
     index: Expression
@@ -104,12 +104,12 @@ Expression = Argument | Number | Apply | Lookup
 
 
 def size(expression: Expression) -> int:
-    """The number of operations in an expression, those that occur twice counted twice."""
+    """The number of operations in an expression, with repeated ones counted each time."""
     return expression.size if isinstance(expression, Apply | Lookup) else 0
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """An expression and all in it, each once, operands before what uses them."""
+    """An expression and all its parts, each once, operands before users."""
     seen: set[Expression] = set()
 
     def visit(e: Expression) -> Iterator[Expression]:
@@ -130,12 +130,12 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def operations(expression: Expression) -> int:
-    """The number of different operations in an expression."""
+    """The number of distinct operations in an expression."""
     return sum(isinstance(e, Apply | Lookup) for e in walk(expression))
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """An expression in which `change` replaces parts, the largest first; None: what is inside is tried."""
+    """An expression in which `change` replaces parts, largest first; None means to try inside a part."""
     known: dict[Expression, Expression] = {}
 
     def made(e: Expression) -> Expression:
@@ -148,7 +148,7 @@ def rewritten(expression: Expression, change: Callable[[Expression], Expression 
 
 
 def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """An expression with what it is made of changed."""
+    """An expression with its direct parts changed."""
     match expression:
         case Apply(operation, operands):
             return Apply(operation, tuple(change(x) for x in operands))

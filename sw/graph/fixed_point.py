@@ -1,4 +1,4 @@
-"""Sums of scaled whole numbers, rounded once to a whole number, in 32-bit operations.
+"""Sums of scaled integers, rounded once, in 32-bit operations.
 
 Each term x * c is rounded to F fractional bits (`mul_shift_round`), the terms are added, and the sum is
 rounded half to even. For terms of 8 bits the result is compared with the exact one for every combination of
@@ -31,7 +31,7 @@ _TRIES = 24
 
 @dataclass(frozen=True)
 class Term:
-    """A whole number between `low` and `high`, and what it is multiplied with."""
+    """An integer between `low` and `high`, and its factor."""
 
     value: Expression
     low: int
@@ -56,7 +56,7 @@ def factor(value: Fraction, fraction: int) -> tuple[int, int] | None:
 
 
 def most_fraction(terms: Sequence[Term], constant: float) -> int:
-    """Fractional bits with which no sum of the terms leaves 31 bits."""
+    """Fractional bits with which no sum of the terms exceeds 31 bits."""
     reach = sum(max(abs(t.low), abs(t.high)) * abs(float(t.factor)) for t in terms) + abs(constant) + 1
     return min(_MOST_FRACTION, _BITS - math.frexp(reach)[1])
 
@@ -64,7 +64,7 @@ def most_fraction(terms: Sequence[Term], constant: float) -> int:
 def narrow(
     terms: Sequence[Term], constant: Fraction, fraction: int, roundings: Sequence[str]
 ) -> Expression | None:
-    """A sum rounded half to even, from one word; each term is rounded to so many fractional bits before."""
+    """A sum rounded half to even, from one word; each term is first rounded to this many fractional bits."""
     result: Expression | None = None
     for term, rounding in zip(terms, roundings, strict=True):
         found = factor(term.factor, fraction)
@@ -82,9 +82,9 @@ def narrow(
 
 
 def exact(values: Sequence[np.ndarray], factors: Sequence[Fraction], constant: Fraction) -> np.ndarray:
-    """The sum of products rounded half to even, exactly; the arrays of whole numbers broadcast.
+    """The exact sum of products, rounded half to even; the integer arrays broadcast.
 
-    Computed in float64; whatever lies near a tie is decided in whole numbers.
+    It is computed in float64; everything near a tie is decided with integers.
     """
     arrays = np.broadcast_arrays(*values)
     approximate = np.full(arrays[0].shape, float(constant))
@@ -100,17 +100,17 @@ def exact(values: Sequence[np.ndarray], factors: Sequence[Fraction], constant: F
 
 
 def exact_sum(terms: Sequence[Term], constant: Fraction, zero: int, low: int, high: int) -> Expression | None:
-    """The sum of one or two terms, which are operands of 8 bits minus numbers, rounded once, exactly.
+    """The sum of one or two terms, which are 8-bit operands minus numbers, rounded once, exactly.
 
-    Each term's value must run through all whole numbers from `low` to `high` with its operand. None where
-    neither one word nor two words of fractional bits give the exact result for all values.
+    Each term's value must cover all integers from `low` to `high` with its operand. None if neither one word
+    nor two words of fractional bits give the exact result for all values.
     """
     stand_in = [dataclasses.replace(t, value=Argument(i)) for i, t in enumerate(terms)]
     return _first_exact(terms, stand_in, _grids(terms), constant, zero, low, high)
 
 
 def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expression | None:
-    """The product of two whole numbers times both factors, rounded once, exactly; None where nothing is."""
+    """The product of two integers and both factors, rounded once, exactly; None if impossible."""
     most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
     term, stand_in = (
         Term(Apply("mul", operands), -most, most, a.factor * b.factor)
@@ -133,7 +133,7 @@ def _first_exact(
     low: int,
     high: int,
 ) -> Expression | None:
-    """The first way that gives the exact sum for all values, which `stand_in` has as arguments."""
+    """The first candidate that gives the exact sum for all values, with `stand_in` as arguments."""
     values = [evaluate(t.value, grids) for t in stand_in]
     want = np.clip(exact(values, [t.factor for t in terms], constant) + zero, low, high)
     for way in _candidates(terms, constant):
@@ -147,7 +147,7 @@ def _first_exact(
 
 
 def _candidates(terms: Sequence[Term], constant: Fraction) -> Iterator[Way]:
-    """Ways to compute a rounded sum, cheap ones first."""
+    """Ways to compute a rounded sum, cheapest first."""
     most = most_fraction(terms, float(constant))
     once = factor(terms[0].factor, 0)
     if len(terms) == 1 and not constant and once and terms[0].high * abs(terms[0].factor) < 1 << 29:

@@ -1,4 +1,4 @@
-"""Float32 arithmetic on its bits, as expressions of 32-bit whole numbers: results are IEEE 754's, to the bit.
+"""Float32 arithmetic as expressions on 32-bit integers; results equal IEEE 754 bit for bit.
 
 Each result is the exact one, rounded once, half to even. Numbers below 2^-126 count as 0, and zeros are
 positive. Operands must be finite; results that are too large are infinite.
@@ -30,7 +30,7 @@ _LOG2_E, _LOG_2, _FAR = round(2**30 / math.log(2)), round(2**30 * math.log(2)), 
 
 
 def apply(operation: str, *operands: Expression | int) -> Expression:
-    """An operation; on numbers alone what it gives."""
+    """An operation, folded if all operands are numbers."""
     found = applied(operation, *operands)
     if isinstance(found, Apply) and all(isinstance(x, Number) for x in found.operands):
         return Number(int(evaluate(found, [])))
@@ -44,9 +44,9 @@ def number(value: float | np.floating) -> Number:
 
 @dataclass(frozen=True)
 class Parts:
-    """Mantissa from 2^23 to 2^24 and exponent, as it is written, of a number that is not 0.
+    """Mantissa from 2^23 to 2^24 and biased exponent of a nonzero number.
 
-    `inverse` is 2^53 over the mantissa or less, by a third of a 2^24th at most; only divisors need it.
+    `inverse` is 2^53 over the mantissa, or less by at most a third of a 2^24th; only divisors need it.
     """
 
     mantissa: Expression
@@ -55,13 +55,13 @@ class Parts:
 
 
 def parts(x: Expression) -> Parts:
-    """What a number is made of."""
+    """Mantissa and exponent of a number."""
     mantissa = apply("or", apply("and", x, _FRACTION), _ONE)
     return Parts(mantissa, apply("shr", apply("and", x, MAGNITUDE), _BITS))
 
 
 def divisor(x: Expression) -> Parts:
-    """What a number to divide by is made of."""
+    """Mantissa, exponent and inverse of a divisor."""
     found = parts(x)
     value = _inverse(apply("shl", found.mantissa, 30 - _BITS))
     return Parts(found.mantissa, found.exponent, apply("sub", value, _LESS))
@@ -77,7 +77,7 @@ def _inverse(high: Expression) -> Expression:
 
 
 def _joined(mantissa: Expression, exponent: Expression, sign: Expression, some: Expression) -> Expression:
-    """The number of a mantissa from 2^23 to 2^24 and an exponent less 1; 0 where `some` is 0."""
+    """The number with a mantissa from 2^23 to 2^24 and an exponent minus 1; 0 if `some` is 0."""
     found = apply("add", mantissa, apply("shl", exponent, _BITS))
     found = apply("select", apply("gt", exponent, 253), _INFINITE, found)
     found = apply("or", found, apply("and", sign, SIGN))
@@ -85,7 +85,7 @@ def _joined(mantissa: Expression, exponent: Expression, sign: Expression, some: 
 
 
 def _normal(exponent: Expression, *operands: Expression) -> Expression:
-    """Whether an exponent less 1 is that of a number that is not too small, and the operands are not 0."""
+    """Whether an exponent minus 1 is that of a normal number, and the operands are not 0."""
     least = exponent
     for operand in operands:
         least = apply("min", least, apply("sub", operand, 1))
@@ -93,27 +93,27 @@ def _normal(exponent: Expression, *operands: Expression) -> Expression:
 
 
 def converted(x: Expression) -> Expression:
-    """A whole number of 32 bits as float32."""
+    """A 32-bit integer as float32."""
     magnitude, zeros, high = _high(x)
     mantissa = apply("mul_shift_round_even", high, 1, 7)
     return _joined(mantissa, apply("sub", 157, zeros), x, magnitude)
 
 
 def _high(x: Expression) -> tuple[Expression, Expression, Expression]:
-    """The magnitude of a whole number, the zeros above it, and it with its highest one in bit 30."""
+    """The magnitude of an integer, its leading zeros, and it normalised to have bit 30 set."""
     magnitude = apply("abs", x)
     zeros = apply("clz", magnitude)
     return magnitude, zeros, apply("shr_logical", apply("shl", magnitude, zeros), 1)
 
 
 def scale(x: Expression) -> Parts:
-    """What `scaled` takes of a scale, which is not negative."""
+    """The parts of a scale that `scaled` needs; the scale is not negative."""
     found = parts(x)
     return Parts(apply("select", found.exponent, found.mantissa, 0), apply("add", found.exponent, 30))
 
 
 def scaled(x: Expression, by: Parts) -> Expression:
-    """A whole number, rounded to float32, times a scale."""
+    """An integer, rounded to float32, times a scale."""
     _, zeros, high = _high(x)
     mantissa = apply("mul_shift_round_even", high, 1, 7)
     above = apply("ge", apply("mul_shift_round_even", mantissa, by.mantissa, _BITS), 1 << _BITS + 1)
@@ -151,12 +151,12 @@ def total(x: Expression, y: Expression) -> Expression:
 
 
 def _wide(magnitude: Expression) -> Expression:
-    """The mantissa of a number with zeros behind it."""
+    """The mantissa of a number, shifted left."""
     return apply("shl", apply("or", apply("and", magnitude, _FRACTION), _ONE), _GUARD)
 
 
 def _divided(x: Parts, y: Parts) -> tuple[Expression, Expression]:
-    """The quotient of mantissas times 2^24, or 2^23 where it is 1 or above, which the second result tells."""
+    """The quotient of mantissas times 2^24, or times 2^23 if it is at least 1, as the second result says."""
     above = apply("ge", x.mantissa, y.mantissa)
     found = apply("mul_shift_round_even", x.mantissa, y.inverse, apply("add", above, 29))
     rest = apply("sub", apply("shl", x.mantissa, apply("sub", 24, above)), apply("mul", found, y.mantissa))
@@ -173,7 +173,7 @@ def quotient(x: Expression, y: Parts, sign: Expression) -> Expression:
 
 
 def steps(x: Expression, y: Parts) -> Expression:
-    """The quotient of x and y rounded to a whole number; y is positive, and at least a 512th of x."""
+    """The quotient of x and y rounded to an integer; y is positive, and at least a 512th of x."""
     a = parts(x)
     mantissa, above = _divided(a, y)
     shift = apply("sub", apply("sub", apply("add", y.exponent, 24), above), a.exponent)
@@ -198,7 +198,7 @@ def _power(x: Expression, doubled: int) -> tuple[Expression, Expression, Express
 
 
 def sigmoid(x: Expression) -> Expression:
-    """1 / (1 + e^-x), off by 2^-23 of it at most; x counts as -80 below that."""
+    """1 / (1 + e^-x), with a relative error of at most 2^-23; x below -80 counts as -80."""
     power, shift, inverse = _power(x, 0)
     negative = apply("lt", x, 0)
     found = apply("select", negative, apply("mul_shift_round", power, inverse, 30), inverse)

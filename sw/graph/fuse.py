@@ -1,4 +1,4 @@
-"""Makes operators one: epilogues of products, chains of elementwise operators, copies."""
+"""Fuses operators: epilogues of products, chains of elementwise operators, copies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_TABLES = 2
 
 
 def fused(network: Network) -> Network:
-    """The network with every elementwise operator in its producer where nobody else reads what is between."""
+    """The network with elementwise operators fused into producers if nothing else reads what is between."""
     operators: list[Operator | None] = [*_renamed(list(network.operators), network)]
     uses = _Uses(operators)
     for place, operator in enumerate(operators):
@@ -46,7 +46,7 @@ def fused(network: Network) -> Network:
 
 
 def _tabulated(operator: Operator, network: Network) -> Operator:
-    """The operator with what follows from one byte as a table."""
+    """The operator with functions of one byte as tables."""
     match operator:
         case Elementwise(value=value, operands=operands):
             return dataclasses.replace(operator, value=tabulated(value, _elements(operands, network)))
@@ -64,7 +64,7 @@ def _elements(views: Sequence[View], network: Network) -> list[str]:
 
 
 class _Uses:
-    """Operators, and the places in their list of those that write and read each tensor."""
+    """The operators, and the positions of those that write and read each tensor."""
 
     def __init__(self, operators: list[Operator | None]):
         self.operators = operators
@@ -74,7 +74,7 @@ class _Uses:
             self._note(place, set.add)
 
     def replace(self, place: int, operator: Operator | None) -> None:
-        """Put another operator in a place, or none."""
+        """Replace the operator at a position, or remove it."""
         self._note(place, set.discard)
         self.operators[place] = operator
         self._note(place, set.add)
@@ -87,14 +87,14 @@ class _Uses:
                 change(self.readers[view.tensor], place)
 
     def producer(self, name: str, network: Network) -> int | None:
-        """The one operator that writes a tensor that one other reads."""
+        """The only operator that writes a tensor with only one reader."""
         fixed = name in network.inputs or name in network.outputs
         alone = len(self.writers[name]) == len(self.readers[name]) == 1
         return min(self.writers[name]) if alone and not fixed else None
 
 
 def _into_producer(operator: Operator, uses: _Uses, network: Network) -> tuple[int, Operator] | None:
-    """The place of a producer that an elementwise operator can be part of, and both as one."""
+    """The position of a producer that can absorb an elementwise operator, and both as one."""
     if not isinstance(operator, Elementwise):
         return None
     candidates = []
@@ -115,7 +115,7 @@ def _into_producer(operator: Operator, uses: _Uses, network: Network) -> tuple[i
 def _merged(
     producer: Operator, reader: Elementwise, view: View, tensors: Mapping[str, Tensor]
 ) -> Operator | None:
-    """Both as one operator, the elements in the producer's order; None where that cannot be said."""
+    """Both as one operator, with elements in the producer's order; None if views cannot express that."""
     aligned = _aligned(reader, view, producer.output, tensors[view.tensor])
     if aligned is None:
         return None
@@ -171,7 +171,7 @@ def _substituted(
     operands: Sequence[View],
     shift: int,
 ) -> tuple[Expression, tuple[View, ...]]:
-    """The reader's expression with the producer's in the place of the tensor between, and all operands."""
+    """The reader's expression with the producer's substituted for the tensor between, and all operands."""
     known = list(operands)
     replacement: dict[int, Expression] = {}
     for index, operand in enumerate(reader.operands):
@@ -186,7 +186,7 @@ def _substituted(
 
 
 def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expression:
-    """An expression with others in the places of its operands; a table of a table becomes one."""
+    """An expression with its operands replaced by expressions; a table of a table becomes one."""
     known: dict[Expression, Expression] = {}
 
     def made(e: Expression) -> Expression:
@@ -201,7 +201,7 @@ def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expr
 
 
 def _joined(value: Apply) -> Expression:
-    """A requantised value less its zero point, without adding that before; two limits as one."""
+    """A requantised value minus its zero point, without adding it first; two limits as one."""
     match value:
         case Apply("max", (Apply("max", (inner, Number(one))), Number(other))):
             return apply("max", inner, max(one, other))
@@ -224,7 +224,7 @@ def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
 
 
 def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
-    """Without copies of whole tensors: what wrote and read the copied tensor takes the copy."""
+    """Remove copies of whole tensors: writers and readers of the copied tensor use the copy."""
     fixed = {*network.inputs, *network.outputs}
     for place in range(len(operators) - 1, -1, -1):
         copy = operators[place]
@@ -247,7 +247,7 @@ def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
 
 
 def with_tensor(operator: Operator, old: str, new: str) -> Operator:
-    """The operator with another tensor of the same layout in the place of one."""
+    """The operator with one tensor replaced by another of the same layout."""
     return with_views(operator, lambda v: dataclasses.replace(v, tensor=new) if v.tensor == old else v)
 
 
@@ -272,7 +272,7 @@ def with_views(operator: Operator, change: Callable[[View], View]) -> Operator:
 
 
 def _pruned(network: Network, operators: Sequence[Operator]) -> Network:
-    """Without operators whose results are never read, and tensors that nobody touches."""
+    """Remove operators whose results are never read, and tensors that nothing touches."""
     wanted, kept = set(network.outputs), []
     for operator in reversed(operators):
         if operator.output.tensor in wanted:

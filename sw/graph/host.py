@@ -44,10 +44,10 @@ _FATAL = 4
 class HostOperator(Operator):
     """A node of the model on arrays, as onnxruntime computes it.
 
-    `node` is the serialised `NodeProto`, whose inputs are named `i0`, `i1`, ... for `operands` (an empty name
-    where an optional input is missing) and whose outputs are `o0`, `o1`, ...; `result` says which of them
-    this operator gives. `edge` marks quantisation of an input and dequantisation of an output of the model,
-    which belong to handing tensors in and out; `reason` says why the machine does not execute another one.
+    `node` is the serialised `NodeProto`. Its inputs are named `i0`, `i1`, ... for `operands` (an empty name
+    for a missing optional input), and its outputs `o0`, `o1`, ...; `result` selects the one that this
+    operator gives. `edge` marks quantisation of a model input and dequantisation of a model output, which
+    belong to passing tensors in and out. `reason` says why the machine does not execute another node.
     """
 
     operands: tuple[View, ...]
@@ -95,7 +95,7 @@ def node_of(
 def named_node(
     op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], domain: str = ""
 ) -> NodeProto:
-    """The `NodeProto` of an operator with names for what it reads and makes."""
+    """The `NodeProto` of an operator, with names for its inputs and outputs."""
     from onnx import AttributeProto, defs, helper
 
     made: NodeProto = helper.make_node(op, inputs, outputs, domain=domain)
@@ -113,7 +113,7 @@ def named_node(
 def known_opset(op: str, opset: int, attributes: Iterable[str]) -> int:
     """The nearest opset that has an operator with these attributes, newer ones first.
 
-    What others are made of may be younger than their model, or be written as newer or older opsets have it.
+    Nodes made by the importer may be newer than their model, or written for newer or older opsets.
     """
     from onnx import defs
 
@@ -126,7 +126,7 @@ def known_opset(op: str, opset: int, attributes: Iterable[str]) -> int:
 
 
 def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
-    """All results of one `NodeProto` by onnxruntime; raises `InputError` where it fails."""
+    """All results of one `NodeProto` from onnxruntime; raises `InputError` if it fails."""
     if node.op_type == "QuantizeLinear" and np.isnan(arrays["i0"]).any():
         raise InputError(f"{name}: values to quantise must be numbers, not NaN")
     if node.op_type == "DynamicQuantizeLinear" and not np.ptp(arrays["i0"].astype(np.float64)) < _WIDEST:
@@ -159,14 +159,12 @@ def check_node(node: NodeProto, opset: int, elements: Sequence[str], result: str
 
 @functools.lru_cache(maxsize=_SESSIONS)
 def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: str) -> Any:
-    """The node as a model of its own in onnxruntime, not rewritten, for operands of any shape."""
+    """The node as a model of its own in onnxruntime, without rewriting, for operands of any shape."""
     from onnx import NodeProto, helper
 
     proto = NodeProto.FromString(node)
     if proto.op_type in _RANDOM:
-        raise InputError(
-            f"{name}: its result is another one each time it runs; make it an input of the model"
-        )
+        raise InputError(f"{name}: its result changes from run to run; make it an input of the model")
     try:
         inputs = [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
@@ -200,6 +198,6 @@ def session(model: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What onnxruntime says, without its numbers, in one short line."""
+    """The message of onnxruntime in one short line, without its numbers."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0].removeprefix("[ONNXRuntimeError] : ").partition(" : ")[2][:110] or lines[0][:110]

@@ -1,4 +1,4 @@
-"""Operators of the host beside each other: as few islands as their order allows, and what these cost."""
+"""Groups adjacent host operators into as few islands as their order allows, and estimates their cost."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sw.graph.network import Network, Operator
 class Island:
     """Operators that the host executes between programs of the machine.
 
-    `taken` are the tensors that it reads of those which the machine made, `given` those that it makes and
-    the machine reads, both with their bytes.
+    `taken` are the tensors it reads that the machine computed, and `given` those it computes and the machine
+    reads, both with their sizes in bytes.
     """
 
     operators: tuple[HostOperator, ...]
@@ -36,7 +36,7 @@ class Island:
 
 
 def told(found: Sequence[Island]) -> list[str]:
-    """What islands cost, in a line; none where there is no island."""
+    """One line on the cost of islands; nothing without islands."""
     if not found:
         return []
     count = sum(len(island.operators) for island in found)
@@ -50,10 +50,10 @@ def told(found: Sequence[Island]) -> list[str]:
 
 
 def gathered(network: Network) -> Network:
-    """The network with operators of host and machine in as few groups as what they read allows.
+    """The network with host and machine operators in as few groups as dependences allow.
 
-    An operator belongs to the first group of its side behind all that it needs, so no order has fewer.
-    Quantisation of inputs comes first and dequantisation of outputs last.
+    An operator belongs to the first group of its side after everything that it needs, so no order has fewer.
+    Quantisation of inputs comes first, and dequantisation of outputs last.
     """
     first, second = (_groups(network, host_first) for host_first in (True, False))
     chosen = first if max(first, default=0) <= max(second, default=0) else second
@@ -71,7 +71,7 @@ def gathered(network: Network) -> Network:
 
 
 def _sides(network: Network) -> list[str]:
-    """Where edges stand: first or last, or inner, where they are none; nothing of other operators."""
+    """The side of edge operators: first, last, or inner if they are no edges; nothing for other operators."""
     # What operators read that do not come last.
     read: set[str] = set()
     last: set[int] = set()
@@ -97,13 +97,13 @@ def _edge(operator: Operator) -> bool:
 
 
 def _inner(operator: Operator) -> Operator:
-    """An operator between others of the machine, which is no edge of the model."""
+    """An operator between others of the machine, which is not an edge of the model."""
     assert isinstance(operator, HostOperator)
     return dataclasses.replace(operator, edge=False, reason="what it computes in float32 is quantised again")
 
 
 def _groups(network: Network, host_first: bool) -> list[int]:
-    """The number of the group of every operator; groups of host and machine take turns."""
+    """The group number of every operator; groups of host and machine alternate."""
     found: list[int] = []
     written: dict[str, int] = {}
     touched: dict[str, int] = {}
@@ -123,9 +123,9 @@ def _groups(network: Network, host_first: bool) -> list[int]:
 
 
 def islands(network: Network, operators: Sequence[Operator | Any]) -> tuple[Island, ...]:
-    """The islands of operators in the order in which they are executed; edges alone are none.
+    """The islands of operators in execution order; edges alone do not count.
 
-    Whatever is no operator of the host counts as the machine's.
+    Everything that is not an operator of the host counts as the machine's.
     """
     made_by_host = {o.output.tensor for o in network.operators if isinstance(o, HostOperator)}
     by_machine = {o.output.tensor for o in network.operators if not isinstance(o, HostOperator)}
@@ -140,7 +140,7 @@ def islands(network: Network, operators: Sequence[Operator | Any]) -> tuple[Isla
 
 
 def _runs(operators: Sequence[Any]) -> Iterator[tuple[HostOperator, ...]]:
-    """Operators of the host that follow each other, where one of them is no edge."""
+    """Consecutive operators of the host, at least one of which is not an edge."""
     run: list[HostOperator] = []
     for operator in (*operators, None):
         if isinstance(operator, HostOperator):

@@ -1,8 +1,8 @@
-"""A network: tensors of whole numbers, and operators in the order in which they are executed.
+"""A network: integer tensors, and operators in execution order.
 
 Every operator reads tensors through views and writes one tensor through a view, so that reshapes, transposes
-and slices cost nothing. `Operator.reference` says what an operator means. Those that are fused are here, the
-others in `sw.operators`.
+and slices cost nothing. `Operator.reference` defines the meaning of an operator. Operators that take part in
+fusion are here, the others in `sw.operators`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class View:
 
     @property
     def elements(self) -> int:
-        """Number of elements, those that repeat counted each time."""
+        """Number of elements, with repeated ones counted each time."""
         return math.prod(self.shape)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the greatest number of its elements in the tensor."""
+        """The smallest and the largest number of its elements in the tensor."""
         ends = [(count - 1) * stride for count, stride in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(e for e in ends if e < 0), self.offset + sum(e for e in ends if e > 0)
 
@@ -90,7 +90,7 @@ class View:
         return found
 
     def write(self, array: np.ndarray, values: np.ndarray) -> None:
-        """Set the elements of a contiguous array of the tensor; words of the machine keep their bits."""
+        """Set the elements in a contiguous array of the tensor; words of the machine keep their bits."""
         flat = array.reshape(-1)[self.offset :]
         if values.dtype == np.int32 and flat.dtype == np.float32:
             values = values.view(np.float32)
@@ -104,13 +104,13 @@ def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def whole(tensor: Tensor) -> View:
-    """The view of a tensor as it is."""
+    """The view of a whole tensor."""
     return View(tensor.name, tensor.shape, dense(tensor.shape))
 
 
 @dataclass(frozen=True)
 class Operator(ABC):
-    """What all operators have: a name, the model's operator, the nodes of the model in it, and the result.
+    """The common part of all operators: name, the model's operator and nodes, and the result.
 
     `output.strides` must not repeat an element.
     """
@@ -123,7 +123,7 @@ class Operator(ABC):
     @property
     @abstractmethod
     def inputs(self) -> tuple[View, ...]:
-        """All that is read."""
+        """All views that it reads."""
 
     @abstractmethod
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -132,7 +132,7 @@ class Operator(ABC):
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What becomes of each sum of a product before it is stored.
+    """The function applied to each sum of a product before it is stored.
 
     In `value`, operand 0 is the sum, int32; operand i + 1 is `operands[i]`, a view of the output's shape.
     """
@@ -227,11 +227,11 @@ class Elementwise(Operator):
 
 @dataclass(frozen=True)
 class Network:
-    """Operators in order, tensors by name, and which of them are given and wanted.
+    """Operators in order, tensors by name, inputs and outputs.
 
-    `inputs` and `outputs` are names of tensors, in the model's order. `ranges` holds what the first
-    quantisation of a float input covers, as its least and greatest number, `accuracy` how exact tensors in
-    fixed point are, and what is quantised behind them.
+    `inputs` and `outputs` are tensor names, in the model's order. `ranges` holds the range (least and
+    greatest number) that the first quantisation of a float input covers. `accuracy` holds the accuracy of
+    tensors in fixed point, and of what is quantised after them.
     """
 
     name: str
@@ -248,7 +248,7 @@ class Network:
         for operator in self.operators:
             for view in operator.inputs:
                 if view.tensor not in known:
-                    raise InputError(f"{operator.name}: {view.tensor!r} is read before anything wrote it")
+                    raise InputError(f"{operator.name}: {view.tensor!r} is read before it is written")
                 self._inside(operator, view)
             target = operator.output.tensor
             if target in given:
@@ -260,7 +260,7 @@ class Network:
                 raise InputError(f"output {name!r} is written by no operator")
 
     def _inside(self, operator: Operator, view: View) -> None:
-        """A view must stay inside its tensor."""
+        """Check that a view stays inside its tensor."""
         if view.elements == 0:
             raise InputError(f"{operator.name}: a view of {view.tensor!r} has no elements")
         low, high = view.reach

@@ -1,4 +1,4 @@
-"""What a network computes, by NumPy, and inputs drawn for it."""
+"""Evaluates a network with NumPy, and draws random inputs for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(
 
 
 def result_of(operator: Operator, network: Network, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What an operator makes of tensors; raises `InputError` for the host's result of another type."""
+    """The result of an operator; raises `InputError` if the host's result has another type."""
     result = operator.reference([view.of(arrays[view.tensor]) for view in operator.inputs])
     element = network.tensors[operator.output.tensor].element
     if isinstance(operator, HostOperator) and str(result.dtype) != element:
@@ -69,10 +69,10 @@ def check_numbers(name: str, array: np.ndarray, readers: Iterable[str]) -> None:
 
 
 def random_inputs(network: Network, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Inputs, the same for the same state of `rng`: whole numbers over the range of their type.
+    """Random inputs, determined by the state of `rng`: integers over the range of their type.
 
-    Numbers of 32 bits are drawn from -2^15 to 2^15 - 1; float32 over the range that `network.ranges` names,
-    which is what the first quantisation of an input covers, -1 to 1 where nothing is known.
+    32-bit numbers are drawn from -2^15 to 2^15 - 1. Float32 is drawn over the range that `network.ranges`
+    gives, which is what the first quantisation of an input covers, or over -1 to 1 if it is not known.
     """
     return {name: _drawn(network.tensors[name], network.ranges.get(name), rng) for name in network.inputs}
 

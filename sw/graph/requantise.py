@@ -1,8 +1,8 @@
 """Requantisation as expressions: the exact product of a sum with a float32 scale, rounded once.
 
-A scale s is mantissa * 2^-shift with a mantissa of 24 bits, so the product is exact in the 64 bits of
-`mul_shift_round_even`. Its result keeps 32 bits; where the sum could leave them it is limited before, to
-values whose result is beyond any type of 8 bits anyway.
+A scale s is mantissa * 2^-shift with a 24-bit mantissa, so the product is exact in the 64 bits of
+`mul_shift_round_even`. Its result keeps 32 bits. If the sum could exceed them, it is first limited to values
+whose result is beyond any 8-bit type anyway.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def apply(operation: str, *operands: Expression | int) -> Expression:
 
 
 def lookup_of(words: np.ndarray, operand: Expression, element: str) -> Lookup:
-    """The word of a table over all values of a type of 8 bits, the least one first."""
+    """The word of a table over all values of an 8-bit type, starting with the smallest."""
     if element == "int8":
         return Lookup(tuple(np.roll(words, 128).tolist()), apply("and", operand, 255))
     return Lookup(tuple(words.tolist()), operand)
 
 
 def clamped(value: Expression, low: int, high: int) -> Expression:
-    """The value limited to `low` to `high`; limits of limits become one."""
+    """The value limited to `low` to `high`; nested limits are merged."""
 
     def limited(number: int) -> int:
         return min(max(number, low), high)
@@ -54,7 +54,7 @@ def clamped(value: Expression, low: int, high: int) -> Expression:
 
 
 def wrapped(value: Expression, element: str) -> Expression:
-    """The value that remains when a result is stored as a type and read again."""
+    """The value after a result is stored as a type and read again."""
     if element in ("int32", "uint32"):
         return value
     if element == "uint8":
@@ -77,8 +77,8 @@ class Multiplier:
 def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
     """Mantissas and shifts of float32 scales for sums up to `greatest` in magnitude.
 
-    All shifts are equal where the mantissas then still fit. Scales so great that every sum but 0 leaves the
-    type are replaced by smaller ones that do the same; so are those so small that every result is 0.
+    All shifts are equal if the mantissas then still fit. Scales so large that every nonzero sum exceeds the
+    type are replaced by equivalent smaller ones; so are those so small that every result is 0.
     """
     fractions, exponents = np.frexp(np.clip(np.asarray(scale, np.float64), -(2.0**20), 2.0**20))
     mantissa = np.rint(np.ldexp(fractions, 24)).astype(np.int64)
@@ -98,14 +98,14 @@ def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
 
 
 def _reduced(mantissa: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Without the powers of two that all mantissas have."""
+    """The mantissas without common powers of two."""
     common = int(np.bitwise_or.reduce(mantissa, axis=None)) if mantissa.size else 0
     twos = min((common & -common).bit_length() - 1, int(shift.min(initial=63))) if common else 0
     return mantissa >> twos, shift - twos
 
 
 def common_limit(found: Multiplier) -> int | None:
-    """One limit for all sums, 2^31 - 1 where none is needed; None where no single one serves all scales."""
+    """One limit for all sums, 2^31 - 1 if none is needed; None if no single limit suits all scales."""
     least = int(found.limit.min())
     if least == (1 << 31) - 1:
         return least

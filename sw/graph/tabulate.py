@@ -1,7 +1,7 @@
-"""Functions of one byte as tables: the swish of a sum of 8 bits is a word, not a product.
+"""Turns functions of one byte into tables; for example, the swish of an 8-bit sum is one look-up.
 
-`tabulated` makes tables of what has one already: operators keep as many tables as they had, with fewer
-operations. `with_tables` makes tables of all products of bytes, for fabrics that have enough of them.
+`tabulated` extends existing tables: operators keep the same number of tables, with fewer operations.
+`with_tables` turns all products of bytes into tables, for fabrics with enough of them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ VALUES = 256
 
 
 def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
-    """An expression with the functions of one byte in it as tables, where that saves operations.
+    """An expression with functions of one byte as tables, where that saves operations.
 
-    `elements` are the types of the operands. A byte is an operand of 8 bits, or a value that is limited to
-    at most 256 neighbouring numbers.
+    `elements` are the types of the operands. A byte is an 8-bit operand, or a value that is limited to at
+    most 256 adjacent numbers.
     """
     found, given = _shifted(value), value
     for byte, low, high in list(_bytes(found, elements)):
@@ -44,7 +44,7 @@ def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
 
 
 def with_tables(value: Expression, elements: Sequence[str]) -> Expression:
-    """An expression in which products that follow from one byte alone are looked up.
+    """An expression in which products that depend on one byte only are looked up.
 
     `elements` are the types of the operands.
     """
@@ -58,7 +58,7 @@ def _is_product(e: Expression) -> bool:
 
 
 def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Expression, int, int]]:
-    """Parts of an expression that have few values, with the least and the greatest, operands before users."""
+    """Parts of an expression that have few values, with their range, operands before users."""
     for e in walk(value):
         match e:
             case Argument(index) if elements[index] in LIMITS and elements[index] != "int32":
@@ -86,7 +86,7 @@ def _shifted(value: Expression) -> Expression:
 
 
 def _reach(scaled: Apply) -> int:
-    """A magnitude that a rounded product does not exceed."""
+    """An upper bound of a rounded product's magnitude."""
     total, factor, shift = scaled.operands
     most = 1 << 31
     match total:
@@ -97,7 +97,7 @@ def _reach(scaled: Apply) -> int:
 
 
 def _of_byte(value: Expression, byte: Expression, low: int, high: int) -> Expression:
-    """The expression with the largest functions of this byte that have a table as one table each."""
+    """The expression with each of the largest functions of this byte that contain a table as one table."""
     return _looked_up(value, byte, low, high, lambda e: isinstance(e, Lookup))
 
 
@@ -109,9 +109,9 @@ def _looked_up(
     wanted: Callable[[Expression], bool],
     index: Expression | None = None,
 ) -> Expression:
-    """The expression with the largest functions of this byte that have a wanted part as one table each.
+    """The expression with each of the largest functions of this byte that contain a wanted part as one table.
 
-    `index` is the byte less `low`, else the byte's lowest eight bits are.
+    `index` is the byte minus `low`; without it, the byte's lowest eight bits are the index.
     """
     follows: dict[Expression, bool] = {byte: True}
     found: set[Expression] = set()
@@ -145,7 +145,7 @@ def _table(function: Expression, byte: Expression, low: int, high: int, index: E
 
 
 def _from_zero(byte: Expression, low: int) -> Expression | None:
-    """A limited value less its least one, as cheap as the value; None where there is none."""
+    """A limited value minus its minimum, as cheap as the value; None if there is none."""
     match byte:
         case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
             zero = 0

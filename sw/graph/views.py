@@ -1,4 +1,4 @@
-"""Views of views: reshapes, transposes, slices and repeats without moving an element."""
+"""Composes views: reshapes, transposes, slices and repeats that move no element."""
 
 from __future__ import annotations
 

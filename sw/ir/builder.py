@@ -1,4 +1,4 @@
-"""Builds programs from Python: expressions with operators, loops as `with` blocks.
+"""Builds tile programs in Python: expressions with operators, loops as `with` blocks.
 
     b = ProgramBuilder("copy")
     n = b.parameter("n", 0, 64)

@@ -1,4 +1,4 @@
-"""Well-formedness beyond syntax: scalars with a value, regions inside buffers, loops that end.
+"""Verifies well-formedness beyond syntax: scalars with values, regions inside buffers, loops that end.
 
 Names and kinds are the parser's (`sw.ir.parse`), which reads what is built in Python as well. What is refused
 here is wrong in every run that gets there; what may be legal for some parameters is not.

@@ -1,4 +1,4 @@
-"""What is wrong with a program text, and where."""
+"""Errors in a program text, with their location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program must say of the grid's configuration, where a launch keeps that of an earlier one.
+"""Checks that a program describes its use of CGRA configurations that launches keep.
 
 The configuration is no region of a memory. A buffer in space `grid` stands for it, so that every analysis
 sees that a launch that keeps it depends on the launch that brought it.

@@ -1,4 +1,4 @@
-"""Files: programs, and the text and JSON of other inputs."""
+"""Reads files: tile programs, and text or JSON of other inputs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def parse_json(text: str, shown: Callable[[str], str], **options: Any) -> Any:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name in values:
-                raise InputError(f"{shown(name)} must be given once, it is there twice")
+                raise InputError(f"{shown(name)} must be given once, it appears twice")
             values[name] = value
         return values
 

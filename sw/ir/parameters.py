@@ -1,4 +1,4 @@
-"""Values for the parameters of a program, to follow it with."""
+"""Parameter values with which a program can be followed."""
 
 from __future__ import annotations
 

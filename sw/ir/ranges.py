@@ -1,4 +1,4 @@
-"""What values an expression can take: an interval that follows from the ranges of its variables."""
+"""Value ranges of expressions, from the ranges of their variables."""
 
 from __future__ import annotations
 

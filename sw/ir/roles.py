@@ -1,4 +1,4 @@
-"""What each warp of an emitted program does, by its number."""
+"""The role of each warp of an emitted program, by its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a program's variables: ranges, and the deepest loop that each depends on.
+"""Facts about a program's variables: ranges, and the deepest loop that each depends on.
 
 The types that variables carry follow from the declarations, loops and assignments of the program around
 them. `retype` brings them up to date after a program was changed.

@@ -1,4 +1,4 @@
-"""A warp's share of a tile program: its instructions, with the loops and branches around them."""
+"""Splits a tile program by warp: each warp's instructions, with the loops and branches around them."""
 
 from __future__ import annotations
 

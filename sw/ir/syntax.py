@@ -1,4 +1,4 @@
-"""Python's syntax, on which the text form stands: reading it safely, and showing pieces of it in messages."""
+"""Python syntax as the text form: parses it safely, and quotes pieces of it in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions over arrays: the value of one expression for many values of its variables at once."""
+"""Evaluates an expression over arrays, for many values of its variables at once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Loops for the grid that operators of a model are made of, and their configurations (docs/operators.md)."""
+"""CGRA loops of a model's operators, and their configurations (docs/operators.md)."""

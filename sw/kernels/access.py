@@ -1,4 +1,4 @@
-"""How an elementwise loop finds an operand's element, and where the result goes."""
+"""How an elementwise loop addresses the elements of its operands and result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Follows = Literal["full", "column", "row", "scalar"]
 
 @dataclass(frozen=True)
 class TileAccess:
-    """Where the elements of an operand, or of the result, lie for a tile of rows x columns.
+    """The addresses of an operand's (or the result's) elements in a tile of rows x columns.
 
     `space` is `acc`, `scratch` or `out`, `element` one of `int32`, `int8`, `uint8`. Indices count elements
     from the start of the space:
@@ -39,12 +39,12 @@ class TileAccess:
 
     @property
     def turned(self) -> bool:
-        """Whether elements of a column lie side by side."""
+        """Whether elements of a column are adjacent."""
         return self.step > 1
 
     @property
     def plain(self) -> bool:
-        """Whether neighbours of a row lie side by side, each once."""
+        """Whether the neighbours in a row are adjacent, without repetition."""
         return self.repeat == 1 and not self.turned
 
     @property

@@ -1,4 +1,4 @@
-"""Expressions as statements of a loop's text."""
+"""Writes expressions as statements of a loop's text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ENDS = (-128, 0, 127, 255)
 
 
 def literal(operation: str, place: int, value: int) -> bool:
-    """Whether a number belongs to the text: many operators have the same shifts, masks and ends of types."""
+    """Whether a number is a literal of the text: many operators share shifts, masks and type limits."""
     return (operation in _STRUCTURE and place == 1) or (operation in ("min", "max") and value in _ENDS)
 
 
 def numbers(value: Expression) -> tuple[int, ...]:
-    """The numbers that differ between operators of a kind, in the order of their use, each once."""
+    """The numbers that differ between operators of a kind, in order of use, each once."""
     found: dict[int, None] = {}
     seen: set[Expression] = set()
 
@@ -46,9 +46,9 @@ def numbers(value: Expression) -> tuple[int, ...]:
 
 
 def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expression, frozenset[int]]:
-    """An expression without masks of bytes of which nothing else is used, and their operands.
+    """An expression without byte masks of operands that are only used masked, and these operands.
 
-    Those operands are to be read as uint8: they are indices of tables. `signed` says of each operand whether
+    These operands are to be read as uint8: they are indices of tables. `signed` says for each operand whether
     it is int8.
     """
     masks = {Apply("and", (Argument(k), Number(255))): Argument(k) for k, own in enumerate(signed) if own}
@@ -63,12 +63,12 @@ _QUANTISED = {"mul_shift_round": "requantise", "mul_shift_round_even": "requanti
 
 
 def with_quantiser(value: Expression) -> Expression:
-    """An expression in which rounded products that are limited to a byte are operations of a quantiser."""
+    """An expression in which rounded products clamped to a byte become quantiser operations."""
     return rewritten(value, _quantised)
 
 
 def _quantised(value: Expression) -> Expression | None:
-    """A rounded product with its zero point and its limits as one operation; None: it is something else."""
+    """A rounded product with zero point and clamp as one operation; None for anything else."""
     match value:
         case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
             zero = 0
@@ -96,9 +96,10 @@ def _quantised(value: Expression) -> Expression | None:
 
 @dataclass
 class LoopText:
-    """Statements that compute expressions; equal parts of one element are computed once.
+    """Statements that evaluate expressions; common subexpressions of an element are evaluated once.
 
-    `scalars` names the numbers that the launch gives; others are literals. `tables` are those used, by name.
+    `scalars` names the numbers that the launch supplies; others are literals. `tables` are those used, by
+    name.
     """
 
     scalars: Mapping[int, str]

@@ -1,4 +1,4 @@
-"""The best unrolling of an elementwise loop for a machine: the fewest cycles per element."""
+"""Chooses the best unrolling of an elementwise loop for a machine: the fewest cycles per element."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ _WORTH = 0.97
 
 @dataclass(frozen=True)
 class Demand:
-    """What a loop is wanted for: the elements that it computes once its configuration is loaded.
+    """How a loop is used: the number of elements that it computes per load of its configuration.
 
-    `hidden` are cycles per element that the array needs anyway. A loop that takes fewer saves cycles in the
-    last tile alone.
+    `hidden` are cycles per element that the array needs anyway. A loop that takes fewer saves cycles only in
+    the last tile.
     """
 
     elements: int = 1 << 16
     hidden: float = 0.0
 
     def cost(self, cycles_per_element: float, words: int = 0) -> float:
-        """Cycles per element, of which some are hidden; `words` load the configuration."""
+        """Cycles per element, of which some are hidden; `words` is the size of the configuration."""
         less, more = sorted((cycles_per_element, self.hidden))
         return more + less * _LAST + words / self.elements
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A loop, its configuration, and the cycles per element of a long launch that nobody disturbs."""
+    """A loop, its configuration, and the cycles per element of a long, undisturbed launch."""
 
     elementwise: ElementwiseKernel
     configured: Configured
@@ -72,7 +72,7 @@ class Chosen:
 
     @property
     def cost(self) -> float:
-        """Cycles per element by what it is wanted for."""
+        """Cycles per element for a demand."""
         return self.demand.cost(self.cycles_per_element, len(self.configured.words))
 
 
@@ -90,9 +90,9 @@ def choose(
 ) -> Chosen:
     """The loop with the least cost for a demand among those whose block divides `multiple`.
 
-    `multiple` divides the number of columns (of elements, for tiles that need no columns) of every launch.
-    `aligned` (default: `multiple`) divides the elements from any row or segment to the next one.
-    Of loops that are about equally fast it takes the one with the smallest block.
+    `multiple` divides the number of columns (or of elements, for tiles without columns) of every launch.
+    `aligned` (default: `multiple`) divides the elements from any row or segment to the next. Of loops that
+    are about equally fast, it takes the one with the smallest block.
     """
     found = _candidates(
         value, operands, result, config, multiple, multiple if aligned is None else aligned, name
@@ -119,9 +119,9 @@ def choose(
 
 
 def _promises(made: ElementwiseKernel, least: float, best: Chosen) -> bool:
-    """Whether a loop that takes so many cycles per element at least is worth mapping.
+    """Whether a loop with this lower bound of cycles per element is worth mapping.
 
-    Without lanes there are many loops, which take long to be mapped: only quicker ones are.
+    Without lanes, there are many loops, which take long to map, so only faster ones are.
     """
     demand = best.demand if made.unrolling.lanes > 1 else Demand()
     cost = demand.cost(best.cycles_per_element, len(best.configured.words))
@@ -129,7 +129,7 @@ def _promises(made: ElementwiseKernel, least: float, best: Chosen) -> bool:
 
 
 def _large(value: Expression) -> bool:
-    """Whether one element fills the PEs: tables stay in theirs, which all elements of an iteration share."""
+    """Whether one element fills the PEs: tables stay in their PEs, shared by all elements of an iteration."""
     tables = len({x.table for x in walk(value) if isinstance(x, Lookup)})
     return operations(value) + _TABLE * max(0, tables - 1) >= _LARGE
 
@@ -141,7 +141,7 @@ def _mapped(
     seeds: Iterable[int],
     compared: bool = False,
 ) -> Chosen:
-    """The mapping of a loop that waits least, of a few; its elements in any of some orders."""
+    """The mapping that waits least, of a few; its elements may be in any of several orders."""
     best: Chosen | None = None
     for seed, made in itertools.product(seeds, orders):
         configured = configure(made.kernel, config, seed=seed, compared=compared)
@@ -155,7 +155,7 @@ def _mapped(
 
 
 def _better(one: Chosen, other: Chosen) -> bool:
-    """Whether one is worth its block."""
+    """Whether a loop is worth its larger block."""
     if one.elementwise.block > other.elementwise.block:
         return one.cost < other.cost * _WORTH
     if one.elementwise.block < other.elementwise.block:
@@ -174,7 +174,7 @@ def _candidates(
 ) -> Iterator[tuple[float, tuple[ElementwiseKernel, ...]]]:
     """Loops, in all orders of their elements, each with a lower bound of its cycles per element."""
     if config.cgra is None:
-        raise InputError(f"machine {config.name!r} must have a grid to run kernel {name}, it has none")
+        raise InputError(f"machine {config.name!r} must have a CGRA to run kernel {name}, it has none")
     large = _large(value)
     masks: Sequence[int] = MASKS if result.bytes == 1 else NEIGHBOURS
     wanted: list[tuple[Expression, int, int, tuple[tuple[int, ...], ...]]] = []

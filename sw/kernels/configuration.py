@@ -1,4 +1,4 @@
-"""Configurations of loops for the grid: text, graph, mapping, words, and the proof that the words mean it."""
+"""Configurations of CGRA loops: from text to graph, mapping and words, with verification of the words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sw.kernels.kernel import GridKernel
 
 @dataclass(frozen=True)
 class Configured:
-    """A loop on the grid of a machine.
+    """A loop mapped to the CGRA of a machine.
 
     `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `cached`: the mapping was found on
     disk.
@@ -44,17 +44,17 @@ class Configured:
 
     @property
     def mapping(self) -> Mapping:
-        """Where and when the graph is executed."""
+        """The mapping of the graph: PEs and steps."""
         return self.found.found
 
     @property
     def graph(self) -> Graph:
-        """What was mapped."""
+        """The mapped graph."""
         return self.mapping.graph
 
     @property
     def ii(self) -> int:
-        """Steps from one iteration to the next."""
+        """The initiation interval: steps from one iteration to the next."""
         return self.mapping.ii
 
     @property
@@ -64,9 +64,9 @@ class Configured:
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """Where the words do not mean the graph, by an independent decoder.
+        """The differences between the words and the graph, found by an independent decoder.
 
-        That is looked at when it is asked for: of the many configurations that are compared few are used.
+        They are computed on demand, since few of the many compared configurations are used.
         """
         (arrays, scalars), mapping = _entries(self.kernel, self.config), self.mapping
         found = verify(
@@ -76,13 +76,13 @@ class Configured:
 
     @property
     def verified(self) -> bool:
-        """Whether the words mean the graph."""
+        """Whether the words decode to the graph."""
         return not self.differences
 
 
 @functools.lru_cache(maxsize=1024)
 def graph_of(kernel: GridKernel) -> Graph:
-    """The graph of a kernel's one loop, constants in their users.
+    """The graph of a kernel's only loop, with constants folded into their users.
 
     Raises `InputError` for a text that is not one loop over all of its parameters.
     """
@@ -99,14 +99,14 @@ def graph_of(kernel: GridKernel) -> Graph:
 
 
 def over(kernel: GridKernel) -> tuple[int, Counter[str | None]]:
-    """How many patches a kernel has beyond those of a configuration, and how many each scalar takes."""
+    """How many patches a kernel has beyond a configuration's limit, and how many each scalar takes."""
     graph = graph_of(kernel)
     return patches(graph) - PATCHES, Counter(node.scalar for node in graph.nodes)
 
 
 @functools.lru_cache(maxsize=1024)
 def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tuple[SearchResult, bool]:
-    """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
+    """A mapping with as few table memories as the II allows, since each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
         least = bound(prepare(graph, fabric), fabric).mii
@@ -122,7 +122,7 @@ def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tu
 
 
 def _with_tables(graph: Graph, fabric: Fabric, number: int) -> Fabric:
-    """The fabric with table memories in so many PEs only: for graphs with lanes, in those that have them."""
+    """The fabric with table memories in this many PEs only; with lanes, in PEs that have lanes."""
     tables = fabric.having(Unit.TABLE)
     if graph.of_lanes:
         tables = tuple(sorted(tables, key=lambda pe: -fabric.kinds[pe].lanes))
@@ -140,11 +140,11 @@ def configure(
 ) -> Configured:
     """The configuration of a kernel for a machine; equal kernels give equal words.
 
-    Mappings on disk are `compared` with the graph, unless another configuration may yet be chosen. Raises
-    `InputError` for a machine without grid, and for a kernel that cannot be mapped onto it.
+    Mappings on disk are `compared` with the graph, unless another configuration may still be chosen. Raises
+    `InputError` for a machine without a CGRA, and for a kernel that cannot be mapped to it.
     """
     if config.cgra is None:
-        raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
+        raise InputError(f"machine {config.name!r} must have a CGRA to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
     found, cached = mapped(graph_of(kernel), config.cgra, seed, compared)
     try:

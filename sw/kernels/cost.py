@@ -1,4 +1,4 @@
-"""Cycles of an elementwise loop where nobody else reads: its steps, and those in which banks make it wait.
+"""Cycles of an elementwise loop without competing readers: its steps, and its bank conflicts.
 
 The rules are those of docs/cgra.md, "Memory ports and freezing".
 """
@@ -31,7 +31,7 @@ _NONE: Array = np.empty(0, np.int64)
 
 
 def cycles(elementwise: ElementwiseKernel, configured: Configured, config: MachineConfig) -> float:
-    """Cycles per element, for operands that all begin in the first bank, in rows of many blocks."""
+    """Cycles per element, for operands that all start in the first bank, in rows of many blocks."""
     graph, ii, places = configured.graph, configured.ii, configured.mapping.places
     streams = {stream.name: stream for stream in elementwise.kernel.streams}
     indices = elementwise.indices.followed(_ITERATIONS, _BLOCKS * elementwise.block)

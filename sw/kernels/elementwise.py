@@ -1,7 +1,7 @@
-"""Loops for the grid that compute an expression for every element of a tile (docs/operators.md).
+"""CGRA loops that evaluate an expression for every element of a tile (docs/operators.md).
 
-An iteration makes `per_iteration` elements, which need not be neighbours: bytes that are stored in one step
-had better lie in different words (`Unrolling`).
+An iteration computes `per_iteration` elements, which need not be neighbours: bytes stored in one step are
+best placed in different words (`Unrolling`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sw.kernels.kernel import GridKernel
 
 @dataclass(frozen=True)
 class ElementwiseKernel:
-    """An elementwise loop and what its launches are given.
+    """An elementwise loop, with what its launches need.
 
-    The number of columns must be a multiple of `block`; of tiles without operands that follow rows or columns
-    and without gaps only the number of elements must be. With gaps of segments, these are multiples too, and
-    a row is a number of whole segments. `numbers` are the values of those scalars that belong to the
-    operator: kernels that differ in nothing else have equal `kernel`, and one configuration.
+    The number of columns must be a multiple of `block`. For tiles without gaps and without operands that
+    follow rows or columns, only the number of elements must be. With gaps between segments, segments must be
+    multiples too, and a row is a number of whole segments. `numbers` are the values of scalars that belong to
+    the operator: kernels that differ only in them have equal `kernel`s and share one configuration.
     """
 
     kernel: GridKernel
@@ -39,7 +39,7 @@ class ElementwiseKernel:
 
     @property
     def result(self) -> TileAccess:
-        """Where the result goes."""
+        """The access of the result."""
         return self.indices.result
 
     @property
@@ -54,7 +54,7 @@ class ElementwiseKernel:
 
     @property
     def block(self) -> int:
-        """What the number of elements in a row (or a tile, or a segment) must be a multiple of."""
+        """The number that the elements in a row (or a tile, or a segment) must be a multiple of."""
         return self.unrolling.block
 
     def iterations(self, rows: Expr | int, width: Expr | int) -> Expr:
@@ -70,11 +70,11 @@ class ElementwiseKernel:
         row_gaps: Mapping[Key, Expr | int] | None = None,
         segment_gaps: Mapping[Key, Expr | int] | None = None,
     ) -> dict[str, Expr]:
-        """The scalars of a launch by name, in the order in which the kernel has them.
+        """The scalars of a launch by name, in the order of the kernel.
 
-        `bases` are the indices of first elements, by number of the operand, `"result"`, and `"rows"` and
-        `"columns"` for the first words of records. `width` and `segment` are numbers of elements, gaps are
-        elements that are skipped, by number of the operand or `"result"`.
+        `bases` are the indices of first elements, by number of the operand or `"result"`, and `"rows"` and
+        `"columns"` for the first words of records. `width` and `segment` are in elements; gaps are skipped
+        elements, by number of the operand or `"result"`.
         """
         given = self.indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
         given |= {name: const(value) for name, value in self.numbers.items()}
@@ -110,13 +110,10 @@ def make(
 ) -> ElementwiseKernel:
     """The loop that sets the result to `value` of the operands.
 
-    An iteration makes the elements of `mask`, in this order (`Unrolling`).
-
-    With several `lanes` so many neighbours are made at once: `mask` holds all numbers below that. Then bases,
-    gaps and segments are multiples of the lanes, too. `quantiser`: PEs have that unit.
-
-    `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` where there are more arrays
-    or scalars than a launch can have.
+    An iteration computes the elements of `mask`, in this order (`Unrolling`). With several `lanes`, that many
+    neighbours are computed at once: `mask` holds all numbers below that, and bases, gaps and segments must be
+    multiples of the lanes. `quantiser`: PEs have that unit. `sw.kernels.choose` finds the best mask for a
+    machine. Raises `InputError` if there are more arrays or scalars than a launch can have.
     """
     value = with_quantiser(value) if quantiser else value
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])

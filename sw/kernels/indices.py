@@ -1,4 +1,4 @@
-"""Indices of an elementwise loop: variables that walk through a tile, arrays, the scalars they need."""
+"""Indices of an elementwise loop: variables that walk a tile, arrays, and the scalars that they need."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ Key = int | str
 
 @dataclass(frozen=True)
 class Unrolling:
-    """The elements of an iteration: `mask` holds the bits of an element's number that tell them apart.
+    """The elements of an iteration: `mask` holds the bits of an element's number that distinguish them.
 
-    They are first + o for every number o that has no other bits. A loop walks through a block of elements by
-    the other bits: with 12 (binary 1100) its iterations make 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
-    15. With 3, the four elements are neighbours. The copies of what a loop does make them in `order`, the
-    first being 0, or else in ascending order. With several `lanes`, so many neighbours are made at once.
+    They are first + o for every number o without other bits. A loop walks through a block of elements by the
+    other bits: with 12 (binary 1100), its iterations compute 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
+    15. With 3, the four elements are neighbours. The copies of the loop body compute them in `order`, the
+    first being 0, or else in ascending order. With several `lanes`, that many neighbours are computed at
+    once.
     """
 
     mask: int = 0
@@ -39,47 +40,47 @@ class Unrolling:
 
     @cached_property
     def pieces(self) -> tuple[int, ...]:
-        """The first elements of what is made at once."""
+        """The first elements of what is computed at once."""
         return tuple(o for o in self.offsets if o % self.lanes == 0)
 
     @property
     def copies(self) -> int:
-        """Number of elements of an iteration."""
+        """Number of copies of the loop body in an iteration."""
         return 1 << self.mask.bit_count()
 
     @property
     def block(self) -> int:
-        """Elements after which the walk begins anew behind them."""
+        """Elements after which the walk starts again."""
         return 1 << self.mask.bit_length()
 
     @property
     def walks(self) -> bool:
-        """Whether elements of an iteration are no neighbours."""
+        """Whether the elements of an iteration are not neighbours."""
         return self.block > self.copies
 
     @property
     def always(self) -> int:
-        """What the variable of a walk is greater than the element: it always has the bits of the mask."""
+        """The excess of a walk's variable over the element: it always has the bits of the mask."""
         return self.mask if self.walks else 0
 
     @property
     def sequence(self) -> tuple[int, ...]:
-        """The elements of a block in the order in which iterations make them."""
+        """The elements of a block in the order in which iterations compute them."""
         firsts = [o for o in range(self.block) if o & self.mask == 0]
         return tuple(first + offset for first in firsts for offset in self.offsets)
 
 
 def record_operands(operands: Sequence[TileAccess], follows: str) -> list[int]:
-    """The numbers of the operands in the records of rows, or of columns, in the order in which they lie."""
+    """The numbers of the operands in the records of rows, or of columns, in record order."""
     return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
 
 
 @dataclass(frozen=True)
 class Indices:
-    """What an elementwise loop says about places. `used` are the operands that occur in its expression.
+    """The addressing code of an elementwise loop; `used` are the operands in its expression.
 
-    Streams are `x<operand>_<number>` and `y_<number>`. A stream serves several copies, at greater indices,
-    where there are not enough arrays for all.
+    Streams are `x<operand>_<number>` and `y_<number>`. If there are too few arrays, a stream serves several
+    copies, at larger indices.
     """
 
     operands: tuple[TileAccess, ...]
@@ -89,7 +90,7 @@ class Indices:
 
     @cached_property
     def accesses(self) -> dict[Key, TileAccess]:
-        """Operands that occur, and the result."""
+        """The operands that occur, and the result."""
         found: dict[Key, TileAccess] = {k: self.operands[k] for k in sorted(self.used)}
         return found | {"result": self.result}
 
@@ -98,7 +99,7 @@ class Indices:
 
     @cached_property
     def own(self) -> int:
-        """How many arrays an operand has that differs from piece to piece."""
+        """How many arrays an operand has whose address differs from piece to piece."""
         many = sum(a.follows in ("full", "column") for a in self.accesses.values())
         count = len(self.unrolling.pieces)
         while count > 1 and many * count + len(self.accesses) - many > ARRAYS:
@@ -128,7 +129,7 @@ class Indices:
         return f"y_{number}" if key == "result" else f"x{key}_{number}"
 
     def _offset(self, key: Key, piece: int) -> int:
-        """Elements from an operand's index to the first one of a piece, or where they repeat to this one."""
+        """Elements from an operand's index to the first one of a piece, or the divisor if they repeat."""
         access = self.accesses[key]
         if access.repeat > 1:
             return piece
@@ -139,7 +140,7 @@ class Indices:
         return self.unrolling.pieces[piece] * access.step if access.follows in ("full", "column") else 0
 
     def _place(self, key: Key, piece: int) -> tuple[str, str]:
-        """The array and the index of the first element of a piece."""
+        """The array and index of the first element of a piece."""
         access = self.accesses[key]
         if access.follows in ("row", "scalar"):
             return self._stream(key, 0), self._index(key)
@@ -150,7 +151,7 @@ class Indices:
         return self._stream(key, piece - further), self._index(key) + (f" + {more}" if more else "")
 
     def load(self, operand: int, piece: int) -> str:
-        """The text of an operand's element, or of those of a piece."""
+        """The text that loads an operand's element, or those of a piece."""
         if operand not in self.used:
             return ""
         stream, index = self._place(operand, piece)
@@ -158,7 +159,7 @@ class Indices:
         return f"load_lanes({stream}, {index})" if several else f"{stream}[{index}]"
 
     def store(self, piece: int, value: str) -> str:
-        """The statement that sets a result's element, or those of a piece."""
+        """The statement that stores a result's element, or those of a piece."""
         stream, index = self._place("result", piece)
         if self.unrolling.lanes > 1:
             return f"store_lanes({stream}, {index}, {value})"
@@ -182,12 +183,12 @@ class Indices:
 
     @cached_property
     def of_rows(self) -> str:
-        """What records of rows belong to: a row, or, where rows have segments, each of these."""
+        """The unit of row records: a row, or a segment if rows have segments."""
         return "segment" if any(a.segment_gap for a in (*self.operands, self.result)) else "row"
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
-        """What is counted: the iterations of a row, of a segment."""
+        """What is counted: iterations of a row, of a segment."""
         segments = self.of_rows == "segment"
         rows = any(
             a.row_gap or a.follows == "column" or (a.follows == "row" and not (a.record and segments))
@@ -197,7 +198,7 @@ class Indices:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the scalars that tell places."""
+        """Names of the address scalars."""
         found = [f"base_{key}" for key, access in self.accesses.items() if not access.record]
         found += [f"base_{follows}s" for follows in ("row", "column") if self._used_record(follows)]
         found += [f"{what}_last" for what in self.counts]
@@ -212,7 +213,7 @@ class Indices:
 
     @property
     def start(self) -> tuple[str, ...]:
-        """Statements before the loop: a row and a segment have ended before the first iteration."""
+        """Statements before the loop: they mark a row and a segment as finished."""
         mask = self.unrolling.always
         found = [f"{what}_left = 0" for what in self.counts]
         if self.shared:
@@ -225,7 +226,7 @@ class Indices:
 
     @property
     def step(self) -> tuple[str, ...]:
-        """Statements at the beginning of an iteration."""
+        """Statements at the start of an iteration."""
         u = self.unrolling
         found: list[str] = []
         if self.shared:
@@ -264,12 +265,12 @@ class Indices:
         return [*found, f"p_{key} = at + {base}"]
 
     def _advance(self, access: TileAccess) -> int:
-        """What an index moves on with an iteration that makes neighbours."""
+        """The step of an index per iteration of neighbours."""
         return self.unrolling.copies * access.step // access.repeat
 
     @property
     def bases(self) -> list[Key]:
-        """What has a base of its own: operands by number, then records of rows and of columns, the result."""
+        """What has its own base: operands by number, then records of rows and columns, then the result."""
         return [*range(len(self.operands)), "rows", "columns", "result"]
 
     def followed(self, iterations: int, width: int) -> dict[str, tuple[Key, list[Array]]]:
@@ -332,7 +333,7 @@ class Indices:
         return found
 
     def _before(self, key: Key) -> int:
-        """What the index of an operand has been when its variable starts, less the base."""
+        """The value of an operand's index when its variable starts, minus the base."""
         access = self.accesses[key]
         if access.follows == "full":
             return self.unrolling.always if self.shared else self._advance(access)

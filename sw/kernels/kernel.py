@@ -1,4 +1,4 @@
-"""A loop for the grid as the compiler of models uses it: its text, its arrays, its scalars."""
+"""A CGRA loop for the model compiler: its text, arrays and scalars."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SPACES = {"acc": 0, "scratch": 1, "out": 2}
 
 @dataclass(frozen=True)
 class Stream:
-    """An array of a loop: all of a space from a byte on, as elements of one type.
+    """An array of a loop: a whole space from a byte on, as elements of one type.
 
-    Where a launch starts in it is told by a scalar, so that one configuration serves all places. Streams that
-    are only read may overlap.
+    A scalar says where a launch starts in it, so that one configuration serves all addresses. Read-only
+    streams may overlap.
     """
 
     name: str
@@ -41,7 +41,7 @@ assert tuple(SPACES) == ("accumulator", "scratchpad", "output buffer")
 class GridKernel:
     """One loop: `text` holds a function `name(n, streams..., scalars...)` with one loop over `range(n)`.
 
-    An iteration makes `per_iteration` elements. The scalars are numbers of the launch in this order.
+    An iteration computes `per_iteration` elements. The scalars are numbers of the launch, in this order.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Mappings of graphs kept on disk: graphs of one structure are mapped once per fabric.
+"""A disk cache of mappings: graphs of equal structure are mapped once per fabric.
 
-Numbers, the contents of tables and the places of arrays do not matter to a mapping. What is mapped is the
-graph without them, so that the mapping does not depend on which graph of a structure came first.
+Numbers, table contents and array addresses do not matter to a mapping. The graph is mapped without them, so
+that the mapping does not depend on which graph of a structure came first.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, Arithmeti
 
 @functools.cache
 def mapper() -> str:
-    """A fingerprint of the mapper's sources: another mapper may find other mappings."""
+    """A fingerprint of the mapper's sources, since another mapper may find other mappings."""
     folders = (resources.files("sw.cgra"), resources.files("sw.dfg"))
     files = sorted((f.name, f) for folder in folders for f in folder.iterdir() if f.name.endswith(".py"))
     return fingerprint(text for name, file in files for text in (name, file.read_text(encoding="utf-8")))
 
 
 def structure(graph: Graph) -> Graph:
-    """A graph of the same structure, without all that does not matter to a mapping but its name.
+    """A graph of the same structure, without anything that does not matter to a mapping except its name.
 
     `graph` is prepared (`sw.cgra.legal.prepare`).
     """
@@ -67,10 +67,10 @@ def structure(graph: Graph) -> Graph:
 
 
 def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> tuple[SearchResult, bool]:
-    """A mapping of a graph on a fabric, made now or found on disk; and whether it was found there.
+    """A mapping of a graph on a fabric, new or from disk, and whether it came from disk.
 
-    What is found is `compared` with the graph. Raises `InputError` where there is no mapping, or the cache
-    cannot be written.
+    A mapping from disk is `compared` with the graph. Raises `InputError` if there is no mapping, or if the
+    cache cannot be written.
     """
     prepared = prepare(graph, fabric)
     common = structure(prepared)
@@ -111,7 +111,7 @@ def _written(found: SearchResult) -> dict[str, Any]:
 
 
 def _read(path: Path, graph: Graph, fabric: Fabric, compared: bool) -> SearchResult | None:
-    """What a file holds, None where there is none that is a mapping of the graph."""
+    """The contents of a file; None if it does not hold a mapping of the graph."""
     try:
         check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
         if check_sum != fingerprint((text,)):

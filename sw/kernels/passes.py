@@ -1,7 +1,7 @@
-"""Launches of loops that are written as text, and pieces of such texts.
+"""Launches of loops written as text, and building blocks of such texts.
 
-Rows have a number of bytes that is a multiple of `GROUP`. What a launch finds out about a row stands in the
-row's record, `RECORD` bytes of the output buffer, for the launches behind it.
+Rows have a multiple of `GROUP` bytes. A launch leaves its result for a row in the row's record, `RECORD`
+bytes of the output buffer, for the launches after it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Pass:
-    """A launch: the loop, how often it runs, numbers by name, and what it accesses.
+    """A launch: the loop, its trip count, numbers by name, and its accesses.
 
-    Passes of one tile are launched in order; `scalars` may have more names than the loop's. `reads` and
-    `writes` cover all that may be accessed.
+    Passes of one tile are launched in order; `scalars` may have more names than the loop uses. `reads` and
+    `writes` cover all possible accesses.
     """
 
     kernel: GridKernel
@@ -96,7 +96,7 @@ def packed(values: list[str]) -> str:
 
 
 def packing(zero: int, result: str) -> dict[str, int]:
-    """The scalars `bias` and `sign` that make bytes of results to which the zero point is to be added."""
+    """The scalars `bias` and `sign` that make bytes of results to which the zero point is added."""
     least = -128 if result == "int8" else 0
     total = (zero - least) * BYTES
     return {"bias": (total + 2**31) % 2**32 - 2**31, "sign": SIGNS if result == "int8" else 0}
@@ -108,7 +108,7 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def balanced(values: list[str], form: str) -> str:
-    """Values joined two by two, as a balanced tree; `form` has places for two."""
+    """Values joined two by two in a balanced tree; `form` has placeholders for two."""
     if len(values) == 1:
         return values[0]
     half = 1 << ((len(values) - 1).bit_length() - 1)

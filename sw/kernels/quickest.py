@@ -1,4 +1,4 @@
-"""The quickest of several loops that are written as text and do the same."""
+"""Chooses the fastest of several equivalent loops written as text."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SEEDS = 12
 
 
 def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configured]:
-    """The number of the loop with the fewest cycles, and its configuration; of equal ones the first.
+    """The number of the loop with the fewest cycles, and its configuration; the first of equal ones.
 
-    What loads the configuration counts. Iterations are numbers; only loops behind the first use lanes, and
-    waits for banks count for these alone.
+    Loading the configuration counts. Iterations are numbers. Only loops after the first use lanes, and bank
+    conflicts count only for them.
     """
     first, *others = loops
     number, best = 0, configure(first.kernel, config)
@@ -50,15 +50,15 @@ def _iterations(one: Pass) -> int:
 
 
 def _cycles(one: Pass, found: Configured, steps: int) -> int:
-    """Cycles of a launch whose iterations begin so many cycles apart."""
+    """Cycles of a launch for this interval between iterations."""
     return len(found.words) + _iterations(one) * steps + found.depth
 
 
 def _waits(found: Configured) -> int:
-    """Cycles of an iteration in which loads of the scratchpad wait for a load of words by all lanes.
+    """Cycles per iteration in which loads of the scratchpad wait for a load of words by all lanes.
 
-    Such a load takes all banks where these are as many words as there are lanes; where there are more, this
-    counts too much.
+    Such a load takes all banks if these are as many words as there are lanes; with more banks, this is an
+    overestimate.
     """
     streams, places = {s.name: s for s in found.kernel.streams}, found.mapping.places
     loads: Counter[int] = Counter()

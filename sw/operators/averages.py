@@ -1,6 +1,7 @@
 """Averages of 8-bit numbers: sums of products with ones, scaled and rounded (docs/operators.md).
 
-Over whole axes these are matrix products, over windows convolutions; what scales them becomes the epilogue.
+Over whole axes, they are matrix products; over windows, they are convolutions. The scaling becomes the
+epilogue.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def _averaged(
     name: str,
     shape: Sequence[int],
 ) -> View:
-    """The averages of sums of so many elements, whose numbers broadcast to the sums, seen as `shape`.
+    """Averages from sums of `counts` elements each; `counts` broadcasts to the sums, seen as `shape`.
 
-    A sum is multiplied with 2^(shift + rounding) * ratio of scales / number of elements, shifted right by
-    `shift`, and `rounding` bits are rounded off, half to even.
+    A sum is multiplied by 2^(shift + rounding) * ratio of scales / number of elements and shifted right by
+    `shift`. Then `rounding` bits are rounded off, half to even.
     """
     ratio = Fraction(value.scale.item()) / Fraction(grid.scale.item())
     rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
@@ -75,7 +76,7 @@ def _averaged(
 
 @imports("AveragePool")
 def _average_pool(importer: Importer, node: OnnxNode) -> Value:
-    """Averages of windows. Without `count_include_pad` only pixels of the image count."""
+    """Averages of windows. Without `count_include_pad`, only pixels of the image count."""
     if (real := average(importer, node, importer.value(node, 0))) is not None:
         return real
     value = row_operand(importer, node)

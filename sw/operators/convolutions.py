@@ -107,7 +107,7 @@ def _as_products(
     zero_x: int,
     zero_w: int,
 ) -> None:
-    """A convolution along one axis as products of the weights with windows that overlap in memory."""
+    """A 1-D convolution as products of the weights and windows that overlap in memory."""
     if axis.before or axis.after:
         element, around = importer.tensors[image.tensor].element, (axis.before, axis.after)
         places = np.arange(math.prod(image.shape)).reshape(image.shape)
@@ -149,9 +149,9 @@ def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
 def _less_zero(
     importer: Importer, node: OnnxNode, total: Stored, x: Bytes, w: Bytes, zero_w: Zeros, zero_x: View
 ) -> Stored:
-    """Sums for a zero point of the images that is computed: less it times the weights that meet pixels.
+    """Correction for a computed zero point of the images: it times the weights that meet pixels.
 
-    Pixels outside of the image count as the zero point, which makes their products 0.
+    Pixels outside the image equal the zero point, so their products are 0.
     """
     held, zero = importer.array(w.view), zero_w.all(importer)
     if held is None or zero is None:
@@ -172,7 +172,7 @@ def _less_zero(
 
 
 def _inside(axis: Axis) -> np.ndarray:
-    """By place in the kernel and output: whether it meets a pixel of the image."""
+    """By kernel position and output: whether it meets a pixel of the image."""
     place = np.arange(axis.kernel)[:, None] * axis.dilation + np.arange(axis.outputs) * axis.stride
     return ((place >= axis.before) & (place < axis.before + axis.size)).astype(np.int64)
 
@@ -206,7 +206,7 @@ def _conv(importer: Importer, node: OnnxNode) -> Value:
 def _real(
     importer: Importer, node: OnnxNode, x: Dequantised, w: Dequantised, zero_w: Zeros, scale: np.ndarray
 ) -> Value:
-    """The convolution with weights that have these zero points and scales, in parts where sums are large."""
+    """The convolution with weights with these zero points and scales, split into parts if sums are large."""
     scale = scales(importer, x.scale.reshape(()), scale)
     zero_x = int(x.zero.item())
 
@@ -234,7 +234,7 @@ def _real(
 
 
 def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:
-    """How the rows lie of images that patches are loaded of: what is not aligned has padding behind rows.
+    """The row layout of images whose patches are loaded: unaligned rows get padding after them.
 
     The padding of a convolution before a row falls into the same word of the port, which saves a beat.
     """
@@ -251,9 +251,9 @@ def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:
 
 
 def _for_lanes(network: Network, config: MachineConfig, padded: Mapping[str, Lines]) -> dict[str, Lines]:
-    """Rows of pixels that are loaded as patches, too: then the array can make multiples of the CGRA's lanes.
+    """Rows of pixels that are also loaded as patches, so that the array can compute multiples of the lanes.
 
-    That is worth it where the result has padding behind its rows, and the CGRA is slower than the array.
+    That pays if the result has padding after its rows, and the CGRA is slower than the array.
     """
     lanes, width = config.cgra.lanes if config.cgra is not None else 1, config.load_b_bytes
     uses: dict[str, list[tuple[Operator, View]]] = defaultdict(list)
@@ -285,7 +285,7 @@ def row_bytes(tensor: Tensor) -> int:
 
 
 def _aligned(view: View, config: MachineConfig) -> bool:
-    """Whether patches can be loaded of images in a tensor without padding."""
+    """Whether patches can be loaded from images in a tensor without padding."""
     _, row, channel = spread(view)
     whole_rows = row == 0 or channel % row == 0
     return row % config.load_b_bytes == 0 and channel % config.load_b_bytes == 0 and whole_rows
@@ -308,7 +308,7 @@ def _(o: ImageConvolution, copies: Copies) -> None:
 
 
 def _loadable(view: View, copies: Copies) -> bool:
-    """Whether patches can be loaded of a view, padding behind the rows of its tensor given."""
+    """Whether patches can be loaded from a view, for the padding after the rows of its tensor."""
     if view.strides[3] != 1 and view.shape[3] > 1:
         return False
     if _aligned(view, copies.config):
@@ -320,7 +320,7 @@ def _loadable(view: View, copies: Copies) -> bool:
 
 
 def _of_rows(view: View, rows: int) -> bool:
-    """Whether rows of images are rows of their tensor, which have so many elements."""
+    """Whether image rows are rows of their tensor, which have this many elements."""
     _, row, channel = spread(view)
     return not (row % rows or channel % rows or (row and channel % row))
 

@@ -1,4 +1,4 @@
-"""Copies before and behind operators that cannot read or write a view as it lies."""
+"""Copies before and after operators that cannot read or write a view directly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Copies:
                 self.uses.setdefault(view.tensor, []).append((operator, view))
 
     def append(self, o: Operator, storable: bool) -> None:
-        """An operator, and a copy of its result where it cannot be stored as the output lies."""
+        """Append an operator, and a copy of its result if it cannot be stored in the output's layout."""
         if storable:
             self.operators.append(o)
             return
@@ -39,7 +39,7 @@ class Copies:
         self._moved(o, o.output, whole(held))
 
     def copy(self, o: Operator, view: View, what: str, matrices: bool = False) -> View:
-        """The elements of a view in a tensor of their own; `matrices` that repeat are there once."""
+        """Copy the elements of a view to a tensor of their own; repeated `matrices` are copied once."""
         shape = view.shape
         if matrices:
             batch = tuple(n if s else 1 for n, s in zip(shape[:-2], view.strides[:-2], strict=True))

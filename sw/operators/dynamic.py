@@ -1,8 +1,8 @@
 """Quantisation with a scale that is found at run time.
 
-What onnxruntime's `quantize_dynamic` writes is DynamicQuantizeLinear, a product of whole numbers, and what
-scales it. The host quantises inputs of the model and scales what the machine leaves where only outputs of the
-model follow; between two products the machine computes float32 to the bit (`floats.py`).
+onnxruntime's `quantize_dynamic` writes DynamicQuantizeLinear, an integer matrix product, and the scaling of
+its result. The host quantises inputs of the model, and scales what the machine computes if only outputs of
+the model follow. Between two products, the machine computes float32 exactly, bit for bit (`floats.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _dynamic(importer: Importer, node: OnnxNode) -> list[Value]:
 
 
 def _on_machine(importer: Importer, node: OnnxNode, x: View) -> list[Value]:
-    """Quantisation by the range of a tensor, 0 included: elements, scale and zero point."""
+    """Quantisation by the range of a tensor, including 0: elements, scale and zero point."""
     name, scale_name, zero_name = node.outputs
     flat = importer.reshaped(node, x, (x.elements,))
     most = extreme(importer, node, flat, 0, f"{name}.most")
@@ -94,7 +94,7 @@ _BEHIND = (
 
 
 def behind(importer: Importer, node: OnnxNode) -> bool:
-    """Whether a node is one at the edge of the model: on float32 behind the last product."""
+    """Whether a node is at the edge of the model: on float32 after the last product."""
     if node.op not in _BEHIND or node.outputs[0] in quantised_again(importer):
         return False
     value = importer.values.get(node.inputs[0])
@@ -102,12 +102,12 @@ def behind(importer: Importer, node: OnnxNode) -> bool:
 
 
 def _scaled(importer: Importer, view: View) -> bool:
-    """Whether float32 is what the host scales behind the machine, or what the machine makes."""
+    """Whether float32 is what the host scales after the machine, or what the machine computes."""
     return view.tensor in importer.edges or made_here(importer, view)
 
 
 def at_edge(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
-    """An operator on scales found at run time, or on sums times such; None for others."""
+    """An operator on scales found at run time, or on sums times such scales; None for others."""
     stored = [v for v in values if isinstance(v, Stored)]
     if not stored or any(v.element != "float32" or not _scaled(importer, v.view) for v in stored):
         return None

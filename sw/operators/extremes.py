@@ -1,6 +1,7 @@
-"""The greatest of words and 0, in runs of a tensor: what DynamicQuantizeLinear asks for first.
+"""The maximum of words and 0, over runs of a tensor: the first step of DynamicQuantizeLinear.
 
-Float32 that is not negative is in the order of its bits. With the sign reversed they find the least number.
+The bits of non-negative float32 numbers compare like the numbers. With the sign flipped, this finds the
+minimum.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ RUN, WORDS = 1024, 8
 
 @dataclass(frozen=True)
 class Extreme(Operator):
-    """For each run of `RUN` elements of `x`, which has one axis: the greatest of its words and 0.
+    """For each run of `RUN` elements of `x`, which has one axis: the maximum of its words and 0.
 
-    Their bits are first combined with `flip` by exclusive or.
+    The words are first XORed with `flip`.
     """
 
     x: View
@@ -48,7 +49,7 @@ class Extreme(Operator):
         return (self.x,)
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The greatest word of every run."""
+        """The maximum of every run."""
         words = np.ascontiguousarray(arrays[0]).view(np.int32) ^ np.int32(self.flip)
         runs = np.pad(words, (0, -len(words) % RUN)).reshape(-1, RUN)
         found: np.ndarray = np.maximum(runs.max(axis=1), 0)
@@ -56,7 +57,7 @@ class Extreme(Operator):
 
 
 def extreme(importer: Importer, node: OnnxNode, x: View, flip: int, hint: str) -> View:
-    """The greatest of the words of a view of one axis and 0, as one element."""
+    """The maximum of the words of a one-dimensional view and 0, as one element."""
     element = importer.tensors[x.tensor].element
     while True:
         output = importer.tensor(hint, (-(-x.elements // RUN),), element)
@@ -76,7 +77,7 @@ def _greatest() -> GridKernel:
 
 
 class LoweredExtreme:
-    """A launch for every run."""
+    """One launch per run."""
 
     blobs: tuple[Tensor, ...] = ()
 

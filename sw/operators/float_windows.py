@@ -1,7 +1,7 @@
-"""Maxima and averages of windows of float32 on the machine, where the result is quantised at run time.
+"""Max and average pooling of float32 on the machine, if the result is quantised at run time.
 
-Rows of a window become one first, then columns: each is an operator on views that lie apart. Averages are
-those of sums in fixed point, whose unit follows from the greatest magnitude of the tensor.
+Windows are reduced along rows first, then along columns, each with one operator on strided views. Averages
+use sums in fixed point, whose unit depends on the greatest magnitude of the tensor.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Combined = Callable[[Expression, Expression], Expression]
 
 
 def _wanted(importer: Importer, node: OnnxNode, value: Value) -> bool:
-    """Whether a value is float32 that the machine has, and the result is quantised at run time."""
+    """Whether the machine has this float32 value, and the result is quantised at run time."""
     found = isinstance(value, Stored) and value.element == "float32" and readable(importer, value.view)
     return found and node.outputs[0] in quantised_again(importer)
 
 
 def maximum(importer: Importer, node: OnnxNode, value: Value, found: Sequence[Axis]) -> Stored | None:
-    """The maxima of windows; None where the host has the images, or the result stays real."""
+    """The maxima of windows; None if the host has the images, or the result stays real."""
     if not isinstance(value, Stored) or not _wanted(importer, node, value) or not _small(found):
         return None
     positive = not_negative(importer, node.inputs[0])
@@ -56,7 +56,7 @@ def maximum(importer: Importer, node: OnnxNode, value: Value, found: Sequence[Ax
 
 
 def average(importer: Importer, node: OnnxNode, value: Value) -> Stored | None:
-    """The averages of windows or whole images; None where the host has them, or the result stays real."""
+    """The averages of windows or whole images; None if the host has them, or the result stays real."""
     if not isinstance(value, Stored) or not _wanted(importer, node, value):
         return None
     found, more = [Axis(size, size) for size in value.shape[2:]], [0] * (len(value.shape) - 2)
@@ -74,7 +74,7 @@ def average(importer: Importer, node: OnnxNode, value: Value) -> Stored | None:
 def _averaged(
     importer: Importer, node: OnnxNode, value: Stored, found: Sequence[Axis], more: Sequence[int]
 ) -> Stored:
-    """The averages of windows; `more` pixels behind each axis do not count."""
+    """The averages of windows; `more` pixels after each axis do not count."""
     include = bool(node.attributes.get("count_include_pad", 0))
     each = [counted(axis, include, added) for axis, added in zip(found, more, strict=True)]
     counts = functools.reduce(np.multiply.outer, each).astype(np.float32)
@@ -112,7 +112,7 @@ def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
 
 
 def _fixed(bits: int) -> Expression:
-    """A number in whole units of which 2^(30 - bits) are more than the greatest magnitude, operand 1."""
+    """A number in integer units; 2^(30 - bits) units exceed the greatest magnitude, operand 1."""
     x = float32.parts(Argument(0))
     top = apply("max", apply("shr", Argument(1), 23), _EXPONENT)
     shift = apply("min", apply("add", apply("sub", top, x.exponent), bits), 63)
@@ -131,7 +131,7 @@ def _reduced(
     fill: int,
     name: str,
 ) -> View:
-    """What windows give; pixels outside of the image are `fill`."""
+    """The reduction of windows; pixels outside the image are `fill`."""
     element, image = importer.tensors[view.tensor].element, images(importer, node, view)
     rows, cols = two(list(found))
     if any((rows.before, rows.after, cols.before, cols.after)):

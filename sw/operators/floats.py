@@ -1,6 +1,6 @@
-"""Float32 between products, computed on the machine to the bit, where it is quantised again at run time.
+"""Float32 between products, computed bit for bit on the machine, if it is quantised again at run time.
 
-Each operator of the model is an expression on the bits (`sw.graph.float32`).
+Each operator of the model becomes an expression on the bits (`sw.graph.float32`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _folded(function: Callable[[Expression, Expression], Expression]) -> Rule:
 
 
 def _extreme(operation: str) -> Rule:
-    """Maxima and minima; a number that is not negative is in the order of its bits with all others."""
+    """Maxima and minima; the bits of a non-negative number compare with all others like the numbers."""
 
     def chosen(x: Expression, y: Expression) -> Expression:
         if any(isinstance(v, Number) and v.value >= 0 for v in (x, y)):
@@ -51,7 +51,7 @@ def _leaky(x: Expression, slope: Expression) -> Expression:
 
 
 def _quotient(x: Expression, y: Expression) -> Expression:
-    """A quotient, infinite where the divisor is 0."""
+    """A quotient; infinite if the divisor is 0."""
     found, some = float32.quotient(x, float32.divisor(y), y), apply("and", y, float32.MAGNITUDE)
     if some == Number(0):
         return number(np.inf)
@@ -91,7 +91,7 @@ _MOVING = (
 
 
 def quantised_again(importer: Importer) -> frozenset[str]:
-    """Results of nodes in float32 that DynamicQuantizeLinear takes, if need be through others of these."""
+    """Float32 results of nodes that reach DynamicQuantizeLinear, directly or through each other."""
     if importer.quantised_again is None:
         nodes = importer.model.nodes
         producers = {name: node for node in nodes for name in node.outputs}
@@ -108,7 +108,7 @@ def quantised_again(importer: Importer) -> frozenset[str]:
 
 
 def on_machine(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
-    """An operator whose result is quantised at run time, in float32; None for others, and the host's."""
+    """An operator whose result is quantised at run time, in float32; None for others, and for the host's."""
     name = node.outputs[0].removesuffix(".part")
     if op not in RULES or name not in quantised_again(importer) or not any(map(_float, values)):
         return None
@@ -130,7 +130,7 @@ def on_machine(importer: Importer, node: OnnxNode, op: str, values: Sequence[Val
 
 
 def _one_by_one(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
-    """An operator of several operands as operators of two, of which the last gives the result."""
+    """An operator with several operands as operators with two; the last gives the result."""
     part = dataclasses.replace(node, outputs=(f"{node.outputs[0]}.part",))
     found: Value | None = values[0]
     for count, other in enumerate(values[1:], 2):
@@ -148,18 +148,18 @@ def _at_edge(importer: Importer, value: Value) -> bool:
 
 
 def readable(importer: Importer, view: View) -> bool:
-    """Whether the machine can read float32: it makes it, or it is there before the machine starts."""
+    """Whether the machine can read a float32 value: it computes it, or it exists before the run."""
     return made_here(importer, view) or _early(importer, view)
 
 
 def made_here(importer: Importer, view: View) -> bool:
-    """Whether operators of the machine make a tensor."""
+    """Whether the machine's operators compute a tensor."""
     writers = _writers(importer, view.tensor)
     return bool(writers) and not any(isinstance(o, HostOperator) for o in writers)
 
 
 def _early(importer: Importer, view: View) -> bool:
-    """Whether a tensor is given, or follows at an edge from what is."""
+    """Whether a tensor is given, or computed at an edge from given ones."""
     known: dict[str, bool] = {}
 
     def early(name: str) -> bool:
@@ -178,7 +178,7 @@ def _writers(importer: Importer, name: str) -> list[Operator]:
 
 
 def float_view(importer: Importer, node: OnnxNode, value: Value) -> View | None:
-    """A value as float32 that the machine has or makes; None where it cannot."""
+    """A value as float32 that the machine has or computes; None if it cannot."""
     if isinstance(value, Stored):
         return value.view if _float(value) and readable(importer, value.view) else None
     views: list[View] = []
@@ -227,7 +227,7 @@ def _whole(importer: Importer, node: OnnxNode, array: np.ndarray, views: list[Vi
 
 
 def _scaled(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> Stored | None:
-    """Sums of products times a scale of few elements, which is taken apart before; None for others."""
+    """Sums of products times a scale of few elements, which is decomposed first; None for others."""
     for (total, _), (scale, name) in itertools.permutations(zip(values, node.inputs, strict=False), 2):
         match total, scale:
             case Dequantised(view, "int32", ones), Stored(by, "float32"):
@@ -244,7 +244,7 @@ def _scaled(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> Stor
 
 
 def not_negative(importer: Importer, name: str) -> bool:
-    """Whether float32 is never negative, whatever the inputs are: scales that are found, what Relu leaves."""
+    """Whether float32 is never negative for any input: computed scales, results of Relu."""
     known: dict[str, bool] = {}
 
     def found(name: str) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple[NodeProto, int]:
     """A node for the host, and the opset with which the host executes it.
 
-    That is the model's, or the nearest one that has the operator in this form.
+    It is the model's opset, or the nearest one that has the operator in this form.
     """
     domain, _, op = node.op.rpartition("::")
     proto = node_of(op, present, node.attributes, len(node.outputs), domain)
@@ -41,7 +41,7 @@ def host_operator(
     edge: bool = False,
     reason: str = "",
 ) -> View:
-    """Append a node that the host executes; gives its result, raises `InputError` for what it cannot."""
+    """Append a node that the host executes, and return its result; raises `InputError` if it cannot."""
     given = tuple(view for view in operands if view is not None)
     proto, opset = _proto(importer, node, [v is not None for v in operands])
     elements = [importer.tensors[view.tensor].element for view in (*given, output)]
@@ -56,14 +56,14 @@ def host_operator(
 
 
 def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """What a node makes of inputs, by onnxruntime."""
+    """Execute a node on given inputs with onnxruntime."""
     proto, opset = _proto(importer, node, [i in inputs for i in range(len(node.inputs))])
     arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
     return run_node(proto, opset, arrays, node.place)
 
 
 def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Quantisation) -> Stored:
-    """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
+    """QuantizeLinear of a float tensor; for inputs of the model, a part of loading them."""
     edge = value.view.tensor in importer.model.inputs
     if not edge:
         importer.refuse(node, reason := f"its input {node.inputs[0]!r} is computed in float32 on the host")
@@ -90,7 +90,7 @@ def outputs(importer: Importer) -> None:
         if name in importer.lost:
             continue
         if name not in importer.values:
-            raise InputError(f"output {name!r}: no node makes it")
+            raise InputError(f"output {name!r}: no node computes it")
         _output(importer, name, importer.values[name])
 
 
@@ -121,14 +121,14 @@ def _output(importer: Importer, name: str, value: Value) -> None:
 
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
-    """Note that the host computes an output; gives the reason."""
+    """Record that the host computes an output, and return the reason."""
     text = f"{node.place} computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
     importer.refuse(node, importer.unfit.get(name, text), f"output {name!r}")
     return importer.refusals[-1].reason
 
 
 def _named(importer: Importer, name: str, shape: Sequence[int], element: str) -> View:
-    """The tensor of an output; one that took the name for something else keeps it under another."""
+    """The tensor of an output; another value that has the name gets a different one."""
     view = importer.tensor(name, shape, element)
     if view.tensor != name:
         importer.taken[name] = view.tensor
@@ -155,7 +155,7 @@ def dequantised(
 
 
 def _axes(value: Dequantised) -> list[int]:
-    """The axes along which scale and zero point differ."""
+    """The axes along which scale and zero point vary."""
     if value.uniform:
         return []
     pair = [collapsed(np.broadcast_to(x, value.shape)) for x in (value.scale, value.zero)]
@@ -163,12 +163,12 @@ def _axes(value: Dequantised) -> list[int]:
 
 
 def _dequantisable(value: Dequantised) -> bool:
-    """Whether DequantizeLinear gives the real numbers of a tensor, near enough where it is in fixed point."""
+    """Whether DequantizeLinear gives a tensor's real numbers, within the bound for fixed point."""
     return len(_axes(value)) < 2 and not (isinstance(value, FixedPoint) and value.rough)
 
 
 def hosted_value(importer: Importer, name: str, reason: str) -> View:
-    """A name of the model as a tensor that the host can read, computed by it where necessary."""
+    """A name of the model as a tensor that the host can read, computed on the host if necessary."""
     if name in importer.hosted:
         return importer.hosted[name]
     value = importer.values.get(name)
@@ -190,9 +190,9 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
 
 
 def on_host(importer: Importer, node: OnnxNode, reason: str, edge: bool = False) -> list[Value | None]:
-    """A node executed by the host for a reason, or at an edge: an operator for each output with a name."""
+    """Execute a node on the host, for a reason or at an edge: one operator per named output."""
     if node.op == "Dropout" and node.optional(2):
-        raise node.error("in training its result is another one each time it runs, on the host too")
+        raise node.error("in training mode its result changes from run to run, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"
     operands = [hosted_value(importer, name, read) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)

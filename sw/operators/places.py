@@ -1,8 +1,8 @@
-"""Elements moved to other places: a map of indices as a few copies of views.
+"""Data movement: a map of element indices becomes a few copies of views.
 
 A map says for every element of a result which element of the operands it is. Reshapes, transposes, slices,
-gathers by constants, pads, repeats and nearest neighbours are such maps; each becomes boxes, which strides
-can express.
+gathers by constants, pads, repeats and nearest neighbours are such maps. Each is split into boxes, which
+strides can describe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sw.graph.views import reshaped, sliced, strided
 
 @dataclass(frozen=True)
 class Boxes:
-    """Where whole operands begin in a result, which is filled elsewhere: what needs no map of elements.
+    """The positions of whole operands in a result that is otherwise filled; this needs no element map.
 
     Only one operand may leave anything to be filled.
     """
@@ -46,10 +46,10 @@ def assembled(
     name: str,
     fill: int = 0,
 ) -> View:
-    """The elements at these places of the views, which are numbered one view after the other.
+    """The elements at these positions of the views, numbered one view after the other.
 
-    `fill` is the word that stands where the map holds `FILL`, or where there is no box. Raises `InputError`
-    where too many copies are needed.
+    `fill` is the word where the map holds `FILL`, or where there is no box. Raises `InputError` if too many
+    copies are needed.
     """
     for view in views:
         importer.check_movable(node, view)
@@ -71,7 +71,7 @@ def assembled(
 def _boxed(
     importer: Importer, node: OnnxNode, views: Sequence[View], boxes: Boxes, output: View, fill: int
 ) -> View:
-    """Every operand copied to its place, and what is around the first one filled."""
+    """Copy every operand to its position, and fill around the first one."""
     for view, start in zip(views, boxes.starts, strict=True):
         target = output
         for axis, begin in enumerate(start):
@@ -90,7 +90,7 @@ def _boxed(
 
 
 def _boxes(node: OnnxNode, output: View, numbers: Integers, labels: Integers) -> list[tuple[View, int, View]]:
-    """Parts of the output, where they come from, and the elements there, as far as they are not filled."""
+    """Parts of the output that are not filled: their sources and their elements."""
     found: list[tuple[View, int, View]] = []
     waiting = [(output, numbers, labels)]
     while waiting:
@@ -110,7 +110,7 @@ _Part = tuple[View, Integers, Integers]
 
 
 def _divided(target: View, part: Integers, label: Integers) -> list[_Part]:
-    """A part of a map as smaller ones, or as one with an axis more."""
+    """A part of a map split into smaller ones, or seen with one more axis."""
     mixed = bool(np.any(label != label.flat[0]))
     for axis, size in enumerate(part.shape):
         steps = np.diff(np.moveaxis(label if mixed else part, axis, -1).reshape(-1, size), axis=1)
@@ -144,7 +144,7 @@ def _cut(target: View, part: Integers, label: Integers, axis: int, ends: Sequenc
 
 
 def _period(steps: Integers, size: int) -> int | None:
-    """The length of the blocks of an axis that are alike and equally far apart; None where it has none."""
+    """The length of equal, equally spaced blocks along an axis; None if it has none."""
     offsets = np.pad(np.cumsum(steps, axis=1), ((0, 0), (1, 0)))
     for period in (n for n in range(2, size // 2 + 1) if size % n == 0):
         blocks = offsets.reshape(len(offsets), -1, period)
@@ -156,7 +156,7 @@ def _period(steps: Integers, size: int) -> int | None:
 
 
 def _runs(steps: Integers, size: int) -> list[int]:
-    """Where runs of equal steps begin, and the end of the last one."""
+    """The starts of runs of equal steps, and the end of the last one."""
     ends = [0]
     while ends[-1] < size and len(ends) <= MOST_BOXES:
         rest = steps[:, ends[-1] :]

@@ -40,7 +40,7 @@ Bytes = Stored | Dequantised
 def product(
     importer: Importer, node: OnnxNode, a: Bytes, b: Bytes, zero_a: Zeros, zero_b: Zeros
 ) -> tuple[Stored, int]:
-    """The product of two operands, int32, and the greatest magnitude that a sum has without wrapping."""
+    """The product of two operands, int32, and the greatest magnitude of a sum before wrapping."""
     vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
     view_a = importer.reshaped(node, a.view, (1, *a.shape)) if vector_a else a.view
     view_b = importer.reshaped(node, b.view, (*b.shape, 1)) if vector_b else b.view
@@ -62,7 +62,7 @@ def product(
 
 
 def sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero_b: int, hint: str) -> View:
-    """Sums of products of two stacks of matrices; stacks that share B are one matrix."""
+    """Sums of products of two stacks of matrices; stacks that share B become one matrix."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     output = importer.tensor(f"{hint}.sum", (*batch, m, n), "int32")
@@ -86,9 +86,9 @@ def sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero
 
 @dataclass(frozen=True)
 class Side:
-    """An operand of sums of products: its elements, the zero points, and the axes that are summed over.
+    """An operand of sums of products: its elements, its zero points, and the summed axes.
 
-    `zero` broadcasts to the elements; None where it is computed.
+    `zero` broadcasts to the elements; None if it is computed.
     """
 
     view: View
@@ -98,7 +98,7 @@ class Side:
 
     @property
     def reach(self) -> int:
-        """The greatest magnitude of an element less the zero point."""
+        """The greatest magnitude of an element minus the zero point."""
         low, high = LIMITS[self.element]
         if self.zero is None:
             return high - low
@@ -106,7 +106,7 @@ class Side:
 
 
 def greatest_sum(importer: Importer, weights: Side, other: Side) -> int:
-    """The greatest magnitude of a sum; what constant weights hold is looked at."""
+    """The greatest magnitude of a sum, using the values of constant weights."""
     held = importer.array(weights.view)
     if held is None or weights.zero is None:
         each = math.prod(weights.view.shape[axis] for axis in weights.depth) * weights.reach
@@ -117,10 +117,10 @@ def greatest_sum(importer: Importer, weights: Side, other: Side) -> int:
 
 
 def depths(node: OnnxNode, limit: int, depth: int, each: int) -> list[tuple[int, int]]:
-    """Start and length of the parts into which sums up to `limit` are split so that 32 bits hold each.
+    """Start and length of the parts into which sums up to `limit` are split so that each fits 32 bits.
 
-    `each` is the greatest magnitude of what one step of depth adds. Raises `InputError` where sums must not
-    be split, because those of onnxruntime wrap, or cannot be.
+    `each` is the most that one step of depth adds. Raises `InputError` if sums cannot be split, or must not
+    be because onnxruntime's wrap.
     """
     if limit <= WORD:
         return [(0, depth)]
@@ -138,7 +138,7 @@ def depths(node: OnnxNode, limit: int, depth: int, each: int) -> list[tuple[int,
 
 
 def part_of(value: Dequantised, axis: int, start: int, count: int) -> Dequantised:
-    """Successive elements of an axis, along which scale and zero point are the same."""
+    """Successive elements of an axis along which scale and zero point are constant."""
     return dataclasses.replace(value, view=sliced(value.view, axis % len(value.shape), start, count))
 
 
@@ -168,7 +168,7 @@ def _corrected(
 
 
 def _depth_sums(importer: Importer, node: OnnxNode, other: View, zero: int, rows: bool) -> View:
-    """Sums of the rows (or columns) of an operand less its zero point: a constant, or a product with ones."""
+    """Sums of the rows (or columns) of an operand minus its zero point: constant, or a product with ones."""
     hint = f"{node.outputs[0]}.{'rows' if rows else 'columns'}"
     held = importer.array(other)
     if held is not None:
@@ -202,7 +202,7 @@ def _mat_mul_integer(importer: Importer, node: OnnxNode) -> Value:
 def constant_along(
     node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], axes: Sequence[int], text: str
 ) -> np.ndarray:
-    """Scales or zero points of a shape with one element along axes; an error where they differ there."""
+    """Scales or zero points of a shape, with size 1 along axes; an error if they vary there."""
     if values.size == 1:
         return values.reshape(())
     values = np.broadcast_to(values, shape)
@@ -213,14 +213,14 @@ def constant_along(
 
 
 def scales(importer: Importer, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Scales of sums of products: rounded to float32 as onnxruntime has them, exact next to fixed point."""
+    """Scales of sums of products, rounded to float32 as in onnxruntime; exact beside fixed point."""
     return np.asarray(a.astype(np.float64) * b if importer.limbs else (a * b).astype(np.float32))
 
 
 def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Value:
-    """The product of two dequantised operands: sums of whole numbers with the product of the scales.
+    """The product of two dequantised operands: integer sums with the product of the scales.
 
-    Sums that 32 bits do not hold are the sum of several.
+    Sums that exceed 32 bits become the sum of several.
     """
     left = dequantised_operand(importer, node, a, "A")
     right = dequantised_operand(importer, node, b, "B")

@@ -1,4 +1,4 @@
-"""QuantizeLinear, DequantizeLinear and Cast: from whole to real numbers and back."""
+"""QuantizeLinear, DequantizeLinear and Cast: between integers and real numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parameters(
 
 
 def along_axis(node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Parameters of an axis repeated to a shape; one number stays one."""
+    """Parameters of an axis, repeated to a shape; a single number stays one."""
     if values.size == 1:
         return values.reshape(())
     axis = int(node.attributes.get("axis", 1))
@@ -94,7 +94,7 @@ def _quantize(importer: Importer, node: OnnxNode) -> Value:
 
 @imports("Cast", "CastLike")
 def _cast(importer: Importer, node: OnnxNode) -> Value:
-    """Whole numbers become real ones as they are; between types of whole numbers, values wrap."""
+    """Integers become real numbers unchanged; between integer types, values wrap."""
     from onnx import helper
 
     value = importer.value(node, 0)
@@ -140,7 +140,7 @@ def element_of(value: Value) -> str:
 
 @imports("BitCast")
 def _bit_cast(importer: Importer, node: OnnxNode) -> Value:
-    """The same bits as another type of as many."""
+    """Reinterpret the bits as another type of the same width."""
     from onnx import helper
 
     value = importer.stored(node, 0, (*ELEMENTS, *WORDS))

@@ -40,7 +40,7 @@ REWRITES: list[Callable[[OnnxModel], OnnxModel]] = []
 
 
 def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handler], Handler]:
-    """Register what nodes of these operators become."""
+    """Register the import function of nodes of these operators."""
 
     def register(handler: Handler) -> Handler:
         into.update(dict.fromkeys(names, handler))
@@ -56,11 +56,11 @@ def rewrites(rewrite: Callable[[OnnxModel], OnnxModel]) -> Callable[[OnnxModel],
 
 
 class LoweredOperator(Protocol):
-    """An operator with its tiles: statements follow once everything has an address."""
+    """An operator with its tiles; it emits statements once everything has an address."""
 
     @property
     def operator(self) -> Operator:
-        """What it computes."""
+        """The operator that it computes."""
         ...
 
     @property
@@ -70,19 +70,19 @@ class LoweredOperator(Protocol):
 
     @property
     def blobs(self) -> tuple[Tensor, ...]:
-        """Constants that it adds."""
+        """The constants that it adds."""
         ...
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """The statements; raises `InputError` where an area is too small."""
+        """The statements; raises `InputError` if an area is too small."""
         ...
 
 
 @dataclass(frozen=True)
 class LoweringContext:
-    """What tiles depend on: the machine, where tensors lie, bytes of the scratchpad for this operator.
+    """What tiles depend on: machine, allocations, and bytes of scratchpad for this operator.
 
-    `allowed` are the tiles that products may have.
+    `allowed` are the tiles that products may use.
     """
 
     config: MachineConfig
@@ -99,11 +99,11 @@ def lower(operator: Operator, context: LoweringContext) -> LoweredOperator:
 
 @functools.singledispatch
 def legalise(operator: Operator, copies: Copies) -> None:
-    """Append the operator to `copies`, with copies of views that it cannot read or write as they lie."""
+    """Append the operator to `copies`, with copies of views that it cannot access directly."""
     copies.operators.append(operator)
 
 
 @functools.singledispatch
 def takes_padding(operator: Operator, view: View, row: int) -> bool:
-    """Whether a tensor that it sees so may have padding behind its rows of `row` elements."""
+    """Whether a tensor in this view may have padding after its rows of `row` elements."""
     return False

@@ -1,4 +1,4 @@
-"""Reshapes, slices, concatenations and the like, of tensors of any size: without a map of the elements."""
+"""Reshapes, slices, concatenations etc. of tensors of any size, without an element map."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sw.operators.shapes import check_size, joined, moved, places_of, viewed
 def _seen(
     value: Value, on_view: Callable[[View], View], on_array: Callable[[np.ndarray], np.ndarray]
 ) -> Value:
-    """A value through a view; what each of its axes has one of is repeated first."""
+    """A value through a view; axes of size 1 are repeated first."""
     return viewed(value, lambda v: plain(on_view(v)), lambda a: on_array(np.broadcast_to(a, value.shape)))
 
 
@@ -96,7 +96,7 @@ def _slice(importer: Importer, node: OnnxNode) -> Value:
 
 
 def cut(value: Value, ranges: Sequence[range], node: OnnxNode | None = None) -> Value:
-    """Some elements of every axis; raises `InputError` at the node where there are none."""
+    """A part of every axis; raises `InputError` at the node if it is empty."""
     if node is not None and not all(ranges):
         raise node.error("the result must have elements, it has none")
 
@@ -116,7 +116,7 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
     for part in parts:
         if part.shape[:axis] + part.shape[axis + 1 :] != parts[0].shape[:axis] + parts[0].shape[axis + 1 :]:
             shapes = ", ".join(str(list(p.shape)) for p in (parts[0], part))
-            raise node.error(f"shapes must be alike but for axis {axis}, not {shapes}")
+            raise node.error(f"shapes must be equal except along axis {axis}, not {shapes}")
     # Those without elements give nothing, as a cache that is empty at first.
     parts = [p for p in parts if p.shape[axis]] or parts
     ends = np.cumsum([p.shape[axis] for p in parts]).tolist()
@@ -166,5 +166,5 @@ def _fill_value(importer: Importer, node: OnnxNode) -> float:
         if array is not None:
             return float(np.float32(array.item() - value.zero.item()) * np.float32(value.scale.item()))
     if not isinstance(value, Constant):
-        raise node.error("the number to pad with must be a constant")
+        raise node.error("the padding value must be a constant")
     return float(value.array.item())

@@ -1,4 +1,4 @@
-"""Resize and Upsample: nearest neighbours are movements of elements, linear ones a transposed convolution."""
+"""Resize and Upsample: nearest neighbours move elements; linear ones are transposed convolutions."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
 
 
 def _old(importer: Importer, node: OnnxNode) -> bool:
-    """Whether it is of opset 10 or before, where scales come second and places have no attributes."""
+    """Whether the node is of opset 10 or older: scales are the second input, coordinates are fixed."""
     return node.op == "Upsample" or importer.model.opset < 11
 
 
 def _places(node: OnnxNode, old: bool) -> str:
-    """What the place of a pixel of the result is among the others."""
+    """The position of a pixel of the result among the input's."""
     return "asymmetric" if old else str(node.attributes.get("coordinate_transformation_mode", "half_pixel"))
 
 
@@ -94,7 +94,7 @@ def _sizes(
 
 
 def _pixels(node: OnnxNode, old: bool, before: int, after: int, factor: float) -> np.ndarray:
-    """The pixel that each pixel of the result is."""
+    """The input pixel of each pixel of the result."""
     if before == after and factor == 1:
         return np.arange(before)
     x, half, scale = np.arange(after, dtype=np.float32), np.float32(0.5), np.float32(factor)
@@ -118,7 +118,7 @@ def _pixels(node: OnnxNode, old: bool, before: int, after: int, factor: float) -
 
 
 def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[float], mode: str) -> Value:
-    """Linear neighbours by whole factors: every pixel spreads, with whole weights, over those around it."""
+    """Linear interpolation by integer factors: every pixel spreads, with integer weights, to neighbours."""
     x = dequantised_operand(importer, node, value, "its input", uniform=True)
     if len(factors) not in (3, 4) or factors[:2] != [1, 1] or any(f != int(f) for f in factors):
         found = ", ".join(f"{f:g}" for f in factors)
@@ -145,7 +145,7 @@ def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[floa
 
 
 def _spread(node: OnnxNode, mode: str, factor: int) -> tuple[np.ndarray, int, int]:
-    """Weights of a pixel as whole numbers, what divides them, and the place of the first result there."""
+    """Integer weights of a pixel, their divisor, and the position of the first result."""
     if factor == 1:
         return np.ones(1, np.int64), 1, 0
     if mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric"):

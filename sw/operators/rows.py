@@ -1,7 +1,7 @@
 """Operators on whole rows: what they share, and how their rows are cut into tiles.
 
-A tile takes several launches, one after the other. A launch goes through all rows in one loop; what it finds
-out about a row stands in the row's record in the output buffer, for the launches behind it.
+A tile takes several launches in sequence. A launch processes all rows in one loop. It leaves its result for
+each row in the row's record in the output buffer, for the launches after it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class ByteOperator(Operator):
-    """An operator on one operand `x`, whose elements are of type `element`; its rows are contiguous."""
+    """An operator on one operand `x` with elements of type `element` and contiguous rows."""
 
     x: View
     element: str
@@ -65,18 +65,18 @@ def _(operator: ByteOperator, copies: Copies) -> None:
 
 @dataclass(frozen=True)
 class RowOperator(ByteOperator):
-    """An operator on the last axis of `x`; results are like `x`.
+    """An operator on the last axis of `x`; the result has the shape of `x`.
 
-    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`choices`).
+    A subclass defines the result of rows (`on_rows`) and the launches that compute it (`choices`).
     """
 
     @property
     def columns(self) -> int:
-        """Elements of a row."""
+        """Elements per row."""
         return self.x.shape[-1]
 
     def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32] | None:
-        """Words that the scratchpad must hold for a last launch that uses so many lanes."""
+        """Words in the scratchpad for a last launch that uses this many lanes."""
         return None
 
     @abstractmethod
@@ -85,18 +85,18 @@ class RowOperator(ByteOperator):
 
     @abstractmethod
     def choices(self, tile: RowTile, parameters: Value) -> tuple[tuple[Pass, ...], ...]:
-        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie.
+        """The launches of a tile; `parameters` is their byte address in the scratchpad.
 
-        Of every launch those loops that do it: first the one that uses no lanes, then those that do.
+        For every launch, the loops that can execute it: first the one without lanes, then those with lanes.
         """
 
     def passes(self, tile: RowTile, parameters: Value, chosen: Sequence[int] = ()) -> tuple[Pass, ...]:
-        """The launches of a tile, by the numbers of their loops; without numbers no loop uses lanes."""
+        """The launches of a tile, by the numbers of their loops; without numbers, no loop uses lanes."""
         choices = self.choices(tile, parameters)
         return tuple(loops[i] for loops, i in zip(choices, chosen or [0] * len(choices), strict=True))
 
     def reference(self, arrays: Sequence[Array]) -> Array:
-        """The results, computed some rows at a time, so that large tensors need little memory."""
+        """The results, computed a few rows at a time, so that large tensors need little memory."""
         (x,) = arrays
         rows = x.reshape(-1, self.columns)
         step = max(1, _CHUNK // self.columns)
@@ -106,7 +106,7 @@ class RowOperator(ByteOperator):
 
 @dataclass(frozen=True)
 class RowTile:
-    """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
+    """The addresses of a tile of `rows` rows, in bytes of the scratchpad (`x`) and the output buffer.
 
     `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
     are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` rows and
@@ -123,7 +123,7 @@ class RowTile:
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row to the next: the columns, padded."""
+        """Bytes from one row to the next: the columns plus padding."""
         return row_pitch(self.columns)
 
     @property
@@ -153,34 +153,34 @@ class RowTile:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Elements that an iteration with several lanes may take, at most four times as many as lanes.
+        """Elements per iteration with several lanes, at most four times the number of lanes.
 
-        Rows begin at multiples of them.
+        Rows start at multiples of them.
         """
         if self.lanes == 1 or self.apart % self.lanes:
             return ()
         return tuple(b for b in BLOCKS if b in (n * self.lanes for n in (1, 2, 4)) and self.pitch % b == 0)
 
     def groups(self, elements: int) -> Value:
-        """Iterations over the tile, of so many elements each."""
+        """Iterations over the tile, for this many elements each."""
         return self.rows * (self.pitch // elements)
 
     def last(self, elements: int) -> int:
-        """Iterations of a row, less one."""
+        """Iterations per row, minus one."""
         return self.pitch // elements - 1
 
 
 def row_pitch(columns: int) -> int:
-    """Bytes of a row of so many columns with its padding."""
+    """Bytes of a row of this many columns, including its padding."""
     return round_up(columns, GROUP)
 
 
 class LoweredRows:
-    """An operator on rows; raises `InputError` where not even one row fits.
+    """An operator on rows; raises `InputError` if not even one row fits.
 
-    `views` are input and output, [..., rows, columns]; results are rows `apart` bytes apart. The operator's
-    parameters are loaded once. `places` are those of tiles, `slots` those of configurations; 0: all stay in
-    the scratchpad.
+    `views` are input and output, [..., rows, columns]; rows of results are `apart` bytes apart. The
+    operator's parameters are loaded once. `places` counts buffers for tiles, and `slots` those for
+    configurations; 0 means that all configurations stay in the scratchpad.
     """
 
     def __init__(self, operator: RowOperator, context: LoweringContext) -> None:
@@ -239,12 +239,12 @@ class LoweredRows:
         return made + nested(self.loops, body)
 
     def _walk(self, view: View) -> AddressMap:
-        """Where the present tile starts in a view."""
+        """Start of the current tile in a view."""
         steps = {**batch_steps(view, 2), DOWN: self.rows * view.strides[-2]}
         return AddressMap(self.loops, steps, view.offset)
 
     def _load(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """The rows with their padding; all as one where there is none."""
+        """Load the rows with their padding; in one piece if there is none."""
         source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
         walk, step = self._walk(source), source.strides[-2]
         if width == step == columns and self.rows * columns <= LONGEST:
@@ -254,7 +254,7 @@ class LoweredRows:
         return writer.load_scratch(source, walk, rows, step, columns, tile.x, width, None, fill)
 
     def _store(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """The results: rows, all as one where these are no words of the port."""
+        """Store the results row by row, or in one piece if rows do not start at words of the port."""
         target, unit = self.views[1], writer.config.store_bytes
         walk, step = self._walk(target), target.strides[-2]
         if self.apart % unit:
@@ -263,10 +263,10 @@ class LoweredRows:
         return writer.store_out(target, walk, rows, step, self.columns, tile.out, self.apart)
 
     def _cut(self, context: LoweringContext) -> _Cut:
-        """The largest tiles: every tile brings all configurations to the grid.
+        """The largest tiles, because every tile loads all configurations.
 
-        One tile in the operator's room is best, since the rest of the scratchpad can be prepared for the next
-        operator; then one in all of it, then two places for tiles.
+        Best is one tile in the operator's share, since the rest of the scratchpad can be prepared for the
+        next operator. Next best is one tile in the whole scratchpad, then two buffers for tiles.
         """
         config, total, width = context.config, self.total, row_pitch(self.columns)
         constants = sum(round_up(4 * blob.elements, 128) for blob in self.blobs)
@@ -281,7 +281,7 @@ class LoweredRows:
             return stays + places * (rows * width + 32) <= room and outside <= config.out_bytes
 
         def most(places: int, slots: int) -> _Cut:
-            """As many rows as fit all of the scratchpad."""
+            """The most rows that fit the whole scratchpad."""
             fitting = bisect.bisect_left(
                 range(1, total + 1), True, key=lambda n: not fits(n, places, slots, config.scratch_bytes)
             )
@@ -308,14 +308,14 @@ lower.register(RowOperator, LoweredRows)
 
 @dataclass(frozen=True)
 class _Cut:
-    """Rows of a tile, places for tiles, and for configurations; 0: all stay in the scratchpad."""
+    """Rows of a tile, buffers for tiles, and buffers for configurations (0: all stay in the scratchpad)."""
 
     rows: int
     places: int
     slots: int
 
     def parts(self, total: int) -> int:
-        """Tiles of so many rows; 0 where none fits."""
+        """Tiles of this many rows; 0 if none fits."""
         return -(-total // self.rows) if self.rows else 0
 
 
@@ -327,7 +327,7 @@ def launches(
 ) -> list[Statement]:
     """The launches of a tile, one after the other.
 
-    With `slots`, bytes of the scratchpad that take turns, each configuration is loaded before its launch.
+    With `slots`, alternating areas of the scratchpad, each configuration is loaded before its launch.
     """
     made: list[Statement] = []
     regions = {"scratch": launcher.writer.scratch, "out": launcher.writer.out}

@@ -1,4 +1,4 @@
-"""Operators that move no element, or only move them: they become views, and copies where views do not do."""
+"""Operators that only move elements, or not even that: they become views, or copies where necessary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OnArray = Callable[[np.ndarray], np.ndarray]
 
 
 def viewed(value: Value, on_view: OnView, on_array: OnArray) -> Value:
-    """A value seen through a view; `on_array` does to an array what `on_view` does to a view."""
+    """A value through a view; `on_array` does to an array what `on_view` does to a view."""
     match value:
         case Stored(view, element):
             return Stored(on_view(view), element)
@@ -67,14 +67,14 @@ def _real(value: Reals, on_view: OnView, on_array: OnArray) -> Reals:
 
 
 def spread(value: Reals, shape: tuple[int, ...]) -> Reals:
-    """A real value repeated to a shape; what has one element everywhere stays."""
+    """A real value repeated to a shape; a value with a single element stays as it is."""
     if value.shape == shape:
         return value
     return _real(value, lambda v: broadcast(v, shape), lambda a: np.broadcast_to(a, shape))
 
 
 def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) -> Value:
-    """The elements at these places of a value, counted row by row: a view of them, or a copy."""
+    """The elements at these positions of a value, counted row by row: a view of it, or a copy."""
 
     def on_view(view: View) -> View:
         found = strided(view.tensor, view.numbers.reshape(-1)[places])
@@ -93,7 +93,7 @@ def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) 
 def joined(
     importer: Importer, node: OnnxNode, values: Sequence[Value], places: np.ndarray | Boxes, fill: float = 0.0
 ) -> Value:
-    """The elements at these places of several values, counted one after the other, and a number at `FILL`."""
+    """The elements at these positions of several values, counted one after the other; a number at `FILL`."""
 
     def make(name: str, grid: Quantisation) -> View:
         if not grid.uniform:
@@ -122,7 +122,7 @@ def joined(
 
 
 def united(parts: Sequence[Dequantised], *numbers: float) -> Dequantised:
-    """A part as one of all and of numbers: in fixed point its range and error may be those of any."""
+    """A part as a part of all values and numbers: in fixed point, its range and error may be those of any."""
     fixed = [p for p in parts if isinstance(p, FixedPoint)]
     if not fixed:
         return parts[0]
@@ -146,7 +146,7 @@ def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple
 
 
 def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
-    """Raise `InputError` for a result that has no elements, or so many that their map would not fit."""
+    """Raise `InputError` for a result that is empty, or too large for an element map."""
     elements = math.prod(int(n) for n in shape)
     if elements < 1:
         raise node.error("the result must have elements, it has none")
@@ -176,7 +176,7 @@ _SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
 
 @imports(*_MOVING, *_SCATTERING)
 def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
-    """Which elements these operators give, and where they give 0, onnxruntime says."""
+    """The elements that these operators select, and where they give 0, according to onnxruntime."""
     from onnx import defs
 
     names = [x.name for x in defs.get_schema(node.op).inputs]

@@ -1,4 +1,4 @@
-"""Softmax of 8-bit numbers in whole numbers: a table of exponentials, a reciprocal per row, one rounding.
+"""Softmax of 8-bit numbers in integers: a table of exponentials, a reciprocal per row, one rounding.
 
 The steps and their error bounds are in docs/operators.md.
 """
@@ -70,12 +70,12 @@ class Softmax(RowOperator):
 
     @property
     def groups(self) -> int:
-        """Groups of a row, the last one padded."""
+        """Groups per row, including a padded last one."""
         return -(-self.columns // GROUP)
 
     @property
     def half(self) -> int:
-        """What dropped bits amount to on average in a row."""
+        """The average contribution of dropped bits in a row."""
         return self.groups // 2 if self.drop else 0
 
     def on_rows(self, x: Array) -> Array:
@@ -164,9 +164,9 @@ def softmax(
     y_zero: int,
     result: str,
 ) -> Softmax:
-    """The operator for rows of `element` with a scale (their zero point does not matter).
+    """The operator for rows of `element` with a scale (the zero point does not matter).
 
-    Raises `InputError` for scales and row lengths for which the arithmetic does not suffice.
+    Raises `InputError` if the arithmetic does not suffice for a scale or a row length.
     """
     columns = x.shape[-1]
     if not 1 <= columns <= MOST_COLUMNS:
@@ -183,7 +183,7 @@ def softmax(
 
 
 def reciprocal(total: Integers, drop: int, scale: int) -> Integers:
-    """The factor of a row from the sum of its exponentials, which counts as unsigned word."""
+    """The factor of a row from the sum of its exponentials, an unsigned word."""
     rounded = functools.partial(operate, "mul_shift_round")
     total = total.astype(np.int32)
     zeros = operate("clz", total)
@@ -214,7 +214,7 @@ def _outside(table: tuple[int, ...]) -> str:
 
 @functools.cache
 def maxima() -> GridKernel:
-    """The greatest element of every row. Compares whole words: the bytes below the highest decide nothing."""
+    """The maximum of every row. It compares whole words: the bytes below the highest decide nothing."""
     lines, found = [], []
     for k in range(_WORDS):
         lines.append(f"p{k} = a{k}[x] ^ flip")
@@ -258,7 +258,7 @@ def sums(table: tuple[int, ...]) -> GridKernel:
 
 @functools.lru_cache(maxsize=64)
 def mantissas(table: tuple[int, ...]) -> GridKernel:
-    """The sum of every row as mantissa of 31 bits, and the shift that goes with its reciprocal."""
+    """The sum of every row as a 31-bit mantissa, and the shift for its reciprocal."""
     body = f"""
 total = sum[row]
 own = total - before - ((TABLE[top[row] & 255] * pads) >> drop) + half
@@ -299,7 +299,7 @@ def reciprocals() -> GridKernel:
 
 @functools.lru_cache(maxsize=64)
 def results(table: tuple[int, ...], gap: bool = False) -> GridKernel:
-    """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
+    """All results, four to a word; with a gap, each row starts `next` words after the last results."""
     lines = ["greatest = top[row]", "multiplier = factor[row]"]
     for k in range(_WORDS):
         lines.append(f"p{k} = greatest - (a{k}[x] ^ flip)")
@@ -327,7 +327,7 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
     old = int(node.attributes.get("opset", importer.model.opset)) < 13
     axis = node.axis(int(node.attributes.get("axis", 1 if old else -1)), rank)
     if old and math.prod(value.shape[axis:]) != value.shape[-1]:
-        raise node.error(f"before opset 13, all axes from {axis} on are one row; only the last can be")
+        raise node.error(f"before opset 13, a row spans all axes from {axis} on; it must be the last")
     axis = rank - 1 if old else axis
     last = [a for a in range(rank) if a != axis] + [axis]
     view = transposed(value.view, last)

@@ -1,4 +1,4 @@
-"""What the tiles of operators share: axes of views that are one, loops over tiles, places that take turns."""
+"""What the tiles of operators share: merged axes of views, loops over tiles, double buffers."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ Axis = tuple[int, tuple[int, ...]]
 def nest(view: View, inner: int, cuts: Sequence[tuple[str, int, int]]) -> tuple[Loop, ...]:
     """Loops over the outer axes of a view, and over tiles of the `inner` last ones.
 
-    `cuts` are name, size and size of a tile of those that may be cut.
+    `cuts` holds name, size and tile size of those that may be cut.
     """
     batches = [Loop(f"batch{i}", n) for i, n in enumerate(view.shape[:-inner])]
     return (*batches, *(Loop(name, -(-whole // tile)) for name, whole, tile in cuts if tile < whole))
 
 
 def batch_steps(view: View, inner: int) -> dict[str, int]:
-    """Elements that a view moves on with the loops over its outer axes."""
+    """Strides of a view, in elements, in the loops over its outer axes."""
     return {f"batch{i}": s for i, s in enumerate(view.strides[:-inner])}
 
 
 def nested(loops: Sequence[Loop], body: list[Statement]) -> list[Statement]:
-    """The body inside of loops."""
+    """The body inside loops."""
     for level in reversed(loops):
         body = [loop(level, body)]
     return body
 
 
 def turn(loops: Sequence[Loop], places: int = HALVES) -> Expr:
-    """Which of two places the present tile has; 0 where there is one."""
+    """Which of two buffers the current tile uses; 0 if there is only one."""
     return count(loops) % HALVES if places > 1 else Const(0)
 
 
 def place(area: ChipSpace, turn: Expr, places: int, size: int) -> Expr:
-    """A byte of an area, of so many places that take turns, each of some bytes."""
+    """A byte of an area that holds several buffers, used in turn."""
     step = round_up(size, area.alignment)
     return turn * step + area.take(places * step)
 
 
 def falling(number: int, by: int) -> Iterator[int]:
-    """Numbers down to 1, each less by 1/`by` than the one before."""
+    """Numbers down to 1, each smaller than the one before by 1/`by`."""
     while number > 1:
         yield number
         number -= max(1, number // by)
@@ -67,7 +67,8 @@ def falling(number: int, by: int) -> Iterator[int]:
 def merged_axes(views: Sequence[View], homes: Mapping[str, Allocation], fixed: int = 0) -> tuple[View, ...]:
     """Views of one shape with as few axes as possible, but at least two: rows and columns.
 
-    Axes of one element go, neighbours that lie alike in every view become one; the last `fixed` axes stay.
+    Axes of size 1 are dropped, and neighbours with compatible strides in every view are merged; the last
+    `fixed` axes stay.
     """
     lying = [homes[v.tensor] for v in views]
     every = _axes(views, range(len(views[0].shape)))
@@ -86,9 +87,10 @@ def merged_axes(views: Sequence[View], homes: Mapping[str, Allocation], fixed: i
 
 
 def ordered(views: Sequence[View]) -> tuple[View, ...]:
-    """Views with their axes in the order in which the first one's elements lie in memory.
+    """Views with their axes in the memory order of the first one.
 
-    Its strides become positive, and its last axis contiguous, if need be an axis of one element.
+    The strides of the first view become positive and its last axis contiguous, if necessary an axis of size
+    1.
     """
     first, axes = views[0], []
     for size, strides in _axes(views, [a for a in descending(first) if first.shape[a] > 1]):
@@ -103,10 +105,10 @@ def ordered(views: Sequence[View]) -> tuple[View, ...]:
 
 
 def resized(views: Sequence[View], homes: Mapping[str, Allocation]) -> tuple[int, tuple[View, ...]] | None:
-    """How often the elements of operands repeat along rows, and views of whole rows; None: they do not.
+    """How often operands' elements repeat along rows, and views of whole rows; None if they do not repeat.
 
-    The first view is the result, ordered. Of an operand that repeats, the last axis has so many elements
-    fewer. Axes along which all operands repeat are the outermost, so that the others make large tiles.
+    The first view is the result, ordered. The last axis of an operand that repeats has that many times fewer
+    elements. Axes along which all operands repeat are outermost, so that the others make large tiles.
     """
     first, *others = views
     if len(first.shape) < 2 or first.shape[-1] not in REPEATS or first.strides[-2] != first.shape[-1]:
@@ -140,11 +142,11 @@ def _with_axes(views: Sequence[View], axes: Sequence[Axis]) -> tuple[View, ...]:
 
 
 def _joins(outer: int, inner: int, size: int, home: Allocation) -> bool:
-    """Whether an axis and the one inside of it, of so many elements, lie like one axis."""
+    """Whether an axis and the next inner one, of this size, have the strides of a single axis."""
     # Elements of a tensor with padding lie alike inside of a row only.
     return outer == size * inner and (home.dense or inner == 0 or inner % home.row == 0)
 
 
 def _apart(stride: int, home: Allocation) -> bool:
-    """Whether neighbours of an axis lie in different rows of a tensor with padding."""
+    """Whether neighbours along an axis are in different rows of a tensor with padding."""
     return not home.dense and stride != 0 and stride % home.row == 0

@@ -1,8 +1,8 @@
-"""Transposed convolutions: for every offset of the outputs modulo the strides a convolution.
+"""Transposed convolutions: one convolution for every offset of the outputs modulo the strides.
 
 Output o of an axis is the sum of x[i] w[j] over i * stride + j * dilation = o + pads. Outputs that are equal
-modulo the stride take the same j, and those meet pixels at equal distances: that is a convolution with a
-part of the kernel, backwards, and no product with a zero between pixels.
+modulo the stride use the same j, and these meet pixels at equal distances. So they are a convolution with a
+part of the kernel, reversed, without products of zeros between pixels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Phase:
-    """Outputs from `first` on, a stride apart, and the places of the kernel in the order of their pixels."""
+    """Outputs from `first` on, a stride apart, and the kernel positions in the order of their pixels."""
 
     axis: Stretch
     first: int
@@ -63,11 +63,11 @@ class Phase:
 
     @property
     def count(self) -> int:
-        """How many outputs."""
+        """Number of outputs."""
         return -(-(self.axis.outputs - self.first) // self.axis.stride)
 
     def window(self) -> tuple[int, Axis] | None:
-        """The first pixel that it reads, and how the kernel moves from there on; None where it reads none."""
+        """The first pixel that it reads, and how the kernel moves from there; None if it reads none."""
         if not self.taps:
             return None
         first, last = -self.distances[0], self.count - 1 - self.distances[-1]
@@ -79,7 +79,7 @@ class Phase:
 
 
 def stretches(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> list[Stretch]:
-    """The axes of a transposed convolution of images of a shape."""
+    """The axes of a transposed convolution for images of this shape."""
     sizes, count = shape[2:], len(shape) - 2
     if count not in (1, 2):
         raise node.error(f"images must have one or two axes besides images and channels, not {list(shape)}")
@@ -146,7 +146,7 @@ def _conv_transpose(importer: Importer, node: OnnxNode) -> Value:
 def transposed(
     importer: Importer, node: OnnxNode, x: Dequantised, w: np.ndarray, zero_w: int, groups: int
 ) -> tuple[View, int]:
-    """Sums of products, int32, and the greatest magnitude that one can have."""
+    """Sums of products, int32, and their greatest possible magnitude."""
     axes = stretches(node, x.shape, w.shape[2:])
     image, zero_x = images(importer, node, x.view), int(x.zero.item())
     if len(axes) == 1:

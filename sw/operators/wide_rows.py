@@ -1,7 +1,7 @@
-"""Loops on rows for PEs with several lanes: those of softmax and normalisation that take whole rows.
+"""Row loops for PEs with several lanes: those of softmax and normalisation that process whole rows.
 
-An iteration takes a block of neighbours, as many at once as there are lanes. Records are those of the loops
-that take elements one by one, so that each launch may use either. Indices of bytes count bytes.
+An iteration takes a block of neighbours, one per lane at a time. Records are the same as in the loops that
+take single elements, so that each launch may use either. Indices of bytes count bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _record(name: str, word: int) -> Stream:
 
 
 def _bytes(name: str, space: str, element: str, lanes: int, block: int) -> tuple[Stream, ...]:
-    """An array for every piece of a block."""
+    """One array for every piece of a block."""
     names = numbered(name, block // lanes)
     return tuple(Stream(n, space, element, lanes * i) for i, n in enumerate(names))
 
@@ -32,7 +32,7 @@ def _table(words: tuple[int, ...]) -> str:
 
 
 def _greatest(element: str) -> str:
-    """The row's maximum as its elements count."""
+    """The maximum of a row, in the order of its elements."""
     return "greatest = (top[row] & 255) - 128" if element == "int8" else "greatest = top[row] & 255"
 
 
@@ -61,7 +61,7 @@ most = most if left else {least}
 
 @functools.lru_cache(maxsize=64)
 def exponential_sums(table: tuple[int, ...], element: str, lanes: int, block: int) -> GridKernel:
-    """The sum of all rows' exponentials so far; bits are dropped of the sum of every group."""
+    """The running sum of the exponentials of all rows; bits are dropped from the sum of every group."""
     inputs = _bytes("a", "scratch", element, lanes, block)
     found = [f"TABLE[greatest - load_lanes({s.name}, x)]" for s in inputs]
     each = GROUP // lanes
@@ -89,7 +89,7 @@ sum[row] = total
 def softmax_results(
     table: tuple[int, ...], element: str, result: str, lanes: int, block: int, gap: bool
 ) -> GridKernel:
-    """All results; with a gap, those of a row begin `next` bytes behind the last ones."""
+    """All results; with a gap, each row starts `next` bytes after the last results."""
     inputs = _bytes("a", "scratch", element, lanes, block)
     out = _bytes("y", "out", result, lanes, block)
     lines = [_greatest(element), "multiplier = factor[row]"]
@@ -136,9 +136,9 @@ def sums(element: str, mean: bool, lanes: int, block: int) -> GridKernel:
 
 @functools.cache
 def results(element: str, result: str, lanes: int, block: int, gap: bool) -> GridKernel:
-    """All results of a normalisation; with a gap, those of a row begin `next` bytes behind the last ones.
+    """All results of a normalisation; with a gap, each row starts `next` bytes after the last results.
 
-    Parameters are factors of as many columns as there are lanes, then their offsets, and so on.
+    Parameters are the factors of as many columns as there are lanes, then their offsets, and so on.
     """
     inputs = _bytes("a", "scratch", element, lanes, block)
     out = _bytes("y", "out", result, lanes, block)

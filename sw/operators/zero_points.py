@@ -1,10 +1,10 @@
 """Zero points of the operands of products and convolutions.
 
-The array subtracts one zero point from the whole operand. Where those of rows differ, the sum over k of
-(a_k - z_m) * b_k, with z_m the row's own zero point, equals the sum of (a_k - z) * b_k plus that of
-(c_m - z) * b_k, where c_m = 2 z - z_m: the operand gets as many steps of depth again, filled with c_m, and
-the other operand is repeated. There is a z for which every c_m fits the type, except where the zero points
-differ by the whole range of it; then two such fills share the difference.
+The array subtracts one zero point from the whole operand. If zero points differ by row, the sum over k of
+(a_k - z_m) * b_k, with z_m the row's own zero point, equals the sum of (a_k - z) * b_k plus that of (c_m - z)
+* b_k, where c_m = 2 z - z_m. So the operand gets as many more steps of depth, filled with c_m, and the other
+operand is repeated. There is a z for which every c_m fits the type, unless the zero points differ by its
+whole range; then two such fills share the difference.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sw.operators.host import host_operator, run
 class Zeros:
     """Zero points of an operand: one that is subtracted from all, and what each row or column adds to it.
 
-    `more` broadcasts to the result; None where the zero points are all equal.
+    `more` broadcasts to the result; None if all zero points are equal.
     """
 
     base: int
     more: View | None = None
 
     def array(self, importer: Importer) -> np.ndarray | None:
-        """Zero points that differ, as they broadcast to the result; None where they are equal or computed."""
+        """Zero points that differ, broadcast to the result; None if they are equal or computed."""
         held = None if self.more is None else importer.array(self.more)
         return None if held is None else held + self.base
 
     def all(self, importer: Importer) -> np.ndarray | None:
-        """All zero points, one for all where they are equal; None where they are computed."""
+        """All zero points, or one if they are equal; None if they are computed."""
         return np.asarray(self.base) if self.more is None else self.array(importer)
 
 
@@ -61,7 +61,7 @@ def zero_points(
     shape: tuple[int, ...],
     along: Callable[[np.ndarray], np.ndarray],
 ) -> Zeros:
-    """The zero points that input `index` gives: one, a vector along `along`, or an array of `shape`."""
+    """The zero points of input `index`: one, a vector along `along`, or an array of `shape`."""
     if not node.optional(index):
         return Zeros(0)
     value = importer.value(node, index)
@@ -82,7 +82,7 @@ def zero_points(
 
 
 def at_edges(importer: Importer, node: OnnxNode, *operands: Stored) -> bool:
-    """Whether a node gives an output of the model and reads nothing but inputs and constants of it."""
+    """Whether a node gives an output of the model and reads only its inputs and constants."""
     tensors = [importer.tensors[x.view.tensor] for x in operands]
     given = all(t.constant is not None or t.name in importer.model.inputs for t in tensors)
     return given and node.outputs[0] in importer.model.outputs
@@ -98,7 +98,7 @@ def deepened(
     across: int,
     groups: int = 1,
 ) -> tuple[Stored, Zeros, Stored]:
-    """An operand of one zero point, deeper along an axis, and the other one with the depth repeated.
+    """An operand with one zero point, deeper along an axis, and the other one with the depth repeated.
 
     `zeros` are the zero points, which broadcast to the operand.
     """
@@ -112,7 +112,7 @@ def deepened(
 
 
 def _common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarray]]:
-    """One zero point for the whole operand, of type int8 or uint8, and the fills that make up for it."""
+    """One zero point for the whole operand, int8 or uint8, and the fills that compensate for it."""
     values = zeros.astype(np.int64)
     low, high = int(values.min()), int(values.max())
     limits = np.iinfo(dtype)

@@ -1,4 +1,4 @@
-"""Places for buffers, and operations of the machine for instructions on regions (docs/programs.md)."""
+"""Binds tile programs to a machine: addresses for buffers, operations for instructions (docs/programs.md)."""
 
 from sw.tile_programs.bind import Bound, bind
 

@@ -1,4 +1,4 @@
-"""From a tile program on buffers to one of operations of the machine (docs/programs.md)."""
+"""Binds a tile program: from instructions on buffers to operations of the machine (docs/programs.md)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from sw.warps.assign import assign_warps
 
 @dataclass(frozen=True)
 class Bound:
-    """A program of the machine's operations, and where its buffers lie.
+    """A program of the machine's operations, with the allocation of its buffers.
 
-    `source` is the program as it was written, with numbers for its parameters; `program` has the machine's
+    `source` is the program as written, with numbers for its parameters. `program` has the machine's
     operations, with values for registers, and the same warps. `memory` holds all buffers in memory: those of
-    the source, then the logs and constants of instructions that are none of the machine's. These are in
-    `records` by label, with what they hold at the start in `contents`. `places` holds all buffers that
-    regions name; `read` and `stored` name those in memory that loads read and that stores write, `written`
-    all that anything writes.
+    the source, then the logs and constants of generic instructions. These are in `records` by label, with
+    their initial contents in `contents`. `places` holds all buffers that regions name. `read` and `stored`
+    name the buffers in memory that loads read and stores write; `written` names all that anything writes.
     """
 
     source: Program
@@ -55,10 +54,10 @@ class Bound:
         return max((p.address + p.size for p in self.memory.values()), default=0) + PAGE
 
     def windows(self) -> tuple[tuple[int, int, bool, bool], ...]:
-        """First byte, last byte, read permission, write permission of each window.
+        """First byte, last byte, read permission and write permission of each window.
 
-        One for each buffer, or, where the machine does not have as many, for neighbours, those of equal
-        permission first.
+        There is one per buffer; if the machine has too few, neighbours share one, those of equal permission
+        first.
         """
         found = [
             (p.address, p.address + p.size - 1, name in self.read, name in self.stored)
@@ -80,11 +79,10 @@ def bind(
     *,
     seed: int = 0,
 ) -> Bound:
-    """Give every buffer a place and every instruction operations of the machine.
+    """Allocate every buffer, and replace every instruction by operations of the machine.
 
-    `values` are those of the program's parameters. `seed` decides what instructions write that are none of
-    the machine's. Raises `IRError` for buffers that do not fit, regions that one operation cannot move, and
-    what fails as the program runs.
+    `values` are those of the program's parameters. `seed` decides what generic instructions write. Raises
+    `IRError` for buffers that do not fit, regions that one operation cannot move, and run-time failures.
     """
     source = _with_warps(_with_values(program, values or {}), config)
     spaces = {b.name: space_of(b) for b in source.buffers}
@@ -97,9 +95,9 @@ def bind(
 
 
 def _with_values(program: Program, values: Mapping[str, int]) -> Program:
-    """The program with numbers in the place of its parameters.
+    """The program with numbers for its parameters.
 
-    Raises `IRError` for a parameter without a value, and a value out of its range.
+    Raises `IRError` for a parameter without a value, or with a value out of range.
     """
     known: dict[str, Expr] = {}
     for p in program.parameters:
@@ -141,7 +139,7 @@ def _with_warps(program: Program, config: MachineConfig) -> Program:
 
 @dataclass
 class _Binding:
-    """State on the way through a program."""
+    """State during binding."""
 
     source: Program
     config: MachineConfig
@@ -187,7 +185,7 @@ class _Binding:
         )
 
     def with_starts(self) -> Body:
-        """Starts and steps that depend on scalars get scalars of their own, which stay as the loop runs."""
+        """Give starts and steps that depend on scalars their own scalars, which stay constant in the loop."""
         assignable = set(assigned(self.source.body))
 
         def change(s: Statement) -> Sequence[Statement]:
@@ -204,7 +202,7 @@ class _Binding:
         return rewrite(self.source.body, change)
 
     def collect(self, source: Program) -> None:
-        """Find out what memory instructions need that are none of the machine's."""
+        """Find out how much memory generic instructions need."""
         for s, around in walk(source.body):
             if isinstance(s, Instruction) and is_generic(s) and s.label in self.seen:
                 if not (s.reads or s.writes):
@@ -215,7 +213,7 @@ class _Binding:
                 self.records[s.label] = record(s, own.boxes(self.places), own.trips, loops, name, self.config)
 
     def name(self, wanted: str) -> str:
-        """A name like this that is not taken, and now is."""
+        """A unique name like this one."""
         found, number = wanted, 0
         while found in self.taken:
             number += 1
@@ -224,7 +222,7 @@ class _Binding:
         return found
 
     def with_records(self) -> Uses:
-        """The uses of buffers, logs and constants among them."""
+        """The uses of buffers, including logs and constants."""
         own = {}
         for r in self.records.values():
             ports = {"store" if t.kind == "read" else "load_c" for t in r.transfers}
@@ -232,7 +230,7 @@ class _Binding:
         return dataclasses.replace(self.uses, ports=self.uses.ports | own)
 
     def instruction(self, s: Instruction) -> Sequence[Statement]:
-        """The operations of an instruction; nothing for one that never happens."""
+        """The operations of an instruction; none if it never executes."""
         if s.name in ("wait", "signal"):
             return (s,)
         if s.label not in self.seen:

@@ -1,7 +1,7 @@
-"""What operations need of their regions, looked at in every execution before a program is compiled.
+"""Checks what operations require of their regions, in every execution, before a program is compiled.
 
-The values of a program are known once its parameters are, so it is followed from start to end. That also
-shows which instructions happen, how often, and what all executions have in common.
+All values of a program are known once its parameters are, so it is followed from start to end. That also
+shows which instructions execute, how often, and what all executions have in common.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ LOGGED = 1 << 20
 def follow(
     program: Program, config: MachineConfig, places: Mapping[str, Place], spaces: dict[str, str]
 ) -> dict[str, Seen]:
-    """What the instructions of a program that happen have in common in all executions, by label.
+    """By label, what all executions of each instruction have in common.
 
-    Raises `IRError` for regions that one operation cannot move, and for what fails as the program runs.
+    Raises `IRError` for regions that one operation cannot move, and for run-time failures.
     """
     seen: dict[str, Seen] = {}
     values: dict[str, int] = {}
@@ -75,14 +75,14 @@ def follow(
 
 
 def loaded_sizes(name: str) -> Pairs:
-    """The sizes of memory and target that a load makes equal; some exchange rows and columns."""
+    """The sizes of memory and target that a load equates; some loads exchange rows and columns."""
     return _EXCHANGE if name in ("load_a_t", "load_b") else _LOAD
 
 
 def _regions_of(
     s: Instruction, config: MachineConfig, places: Mapping[str, Place], spaces: dict[str, str]
 ) -> dict[str, Region]:
-    """The regions of an instruction for which it is bound; raises `IRError` where no operation has such."""
+    """The regions of an instruction that are bound; raises `IRError` if no operation takes them."""
     if is_generic(s):
         found = {kind: _generic(s, kind, spaces) for kind in ("read", "write")}
         return {f"{kind}{n}": region for kind, own in found.items() for n, region in enumerate(own)}
@@ -119,7 +119,7 @@ def _regions_of(
 
 
 def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Region]:
-    """What a generic instruction reads or writes (`kind`), all of it in the scratchpad."""
+    """What a generic instruction reads or writes (`kind`), which must be in the scratchpad."""
     made = []
     for access in s.reads if kind == "read" else s.writes:
         if not isinstance(access, Region):
@@ -135,7 +135,7 @@ def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Regio
 
 
 def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
-    """A launch may read and write in some spaces only."""
+    """Check that a launch reads and writes only in allowed spaces."""
     for accesses, allowed, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
         for access in accesses:
             if isinstance(access, Region) and spaces[access.buffer] not in allowed:
@@ -144,7 +144,7 @@ def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
 
 
 def _check_elements(s: Instruction, regions: Sequence[Region], places: Mapping[str, Place]) -> None:
-    """What a load or store moves keeps its size."""
+    """Check that a load or store keeps the element size."""
     source, target = (places[region.buffer].buffer for region in regions)
     if source.element_bytes != target.element_bytes:
         found = f"elements of {target.element} for {source.element}"
@@ -162,12 +162,12 @@ class _Execution:
     width: int
 
     def wrong(self, piece: Piece, found: str, expected: str) -> IRError:
-        """The error of one of the regions, with place and iteration."""
+        """The error of one of the regions, with location and iteration."""
         at = Instance(self.s.label, self.iteration)
         return IRError(piece.region.where or self.s.where, f"{found} in {at}", expected)
 
     def check(self) -> None:
-        """Raise `IRError` for what the operation cannot do."""
+        """Raise `IRError` for anything that the operation cannot do."""
         for piece in self.pieces.values():
             if piece.filled:
                 self.check_region(piece)
@@ -182,7 +182,7 @@ class _Execution:
                 self.check_start(operand, piece)
 
     def check_region(self, piece: Piece) -> None:
-        """A region lies in its buffer; operations move matrices."""
+        """Check that a region is inside its buffer, and that operations move matrices."""
         if not piece.inside:
             whole = ", ".join(f"0:{size}" for size in piece.place.shape)
             raise self.wrong(piece, f"the region {piece}", f"one inside of {piece.region.buffer}[{whole}]")
@@ -191,7 +191,7 @@ class _Execution:
             raise self.wrong(piece, found, "one row or one matrix: an operation moves rows that lie evenly")
 
     def check_start(self, operand: str, piece: Piece) -> None:
-        """A region starts at the first lane, and what is stored at a word of the port."""
+        """Check that a region starts at the first lane, and a stored one at a word of the port."""
         along, lanes = piece.place.across, piece.place.lanes
         if along and piece.start[along] % lanes:
             raise self.wrong(
@@ -214,7 +214,7 @@ class _Execution:
             )
 
     def check_sizes(self, pairs: Pairs) -> None:
-        """Sizes that must be equal are."""
+        """Check that sizes that must be equal are."""
         for what, first, dimension, second, other in pairs:
             a, b = self.pieces[first], self.pieces[second]
             if a.counted(dimension) != b.counted(other):
@@ -222,7 +222,7 @@ class _Execution:
                 raise self.wrong(b, found, "as many of both")
 
     def check_gemm(self) -> None:
-        """All sizes fit; a product that adds nothing may be empty."""
+        """Check that all sizes match; a product that adds nothing may be empty."""
         c = self.pieces["c"]
         if all(piece.filled for piece in self.pieces.values()):
             self.check_sizes(_PRODUCT)
@@ -231,7 +231,7 @@ class _Execution:
             raise self.wrong(c, found, "regions of A and B that are not empty")
 
     def check_load(self) -> None:
-        """The target is as large as the memory, or larger where it says with what to fill it."""
+        """Check that the target is as large as the memory region, or larger if a fill value is given."""
         given = {name for name, _ in self.s.operands}
         pairs = [pair for pair in loaded_sizes(self.name) if PADS[pair[0]] not in given]
         if "load_fill" not in given:

@@ -1,8 +1,8 @@
-"""Instructions that are none of the machine's as loads and stores of the scratchpad (docs/programs.md).
+"""Implements generic instructions as loads and stores of the scratchpad (docs/programs.md).
 
-What an instruction reads goes to a log in memory, at a place of its own for every execution. What it writes
-comes from memory: from its log where it reads as well, so that what it writes depends on what it read, else
-from constants of its own.
+What an instruction reads is stored to a log in memory, with a separate row per execution. What it writes is
+loaded from memory: from its log if it also reads, so that the written data depends on the read data,
+otherwise from constants of its own.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Record:
-    """Memory that an instruction has for itself: a row of `buffer` for each execution.
+    """Memory of one instruction: a row of `buffer` for each execution.
 
-    `trips` are the most iterations of the loops around it, `index` the number of an execution. What it reads
-    lies one after the other in the row; the n-th region that it writes comes from n elements on.
+    `trips` are the maximum trip counts of the enclosing loops, and `index` is the number of an execution.
+    What it reads is stored consecutively in the row; the n-th region that it writes is loaded from n elements
+    on.
     """
 
     buffer: Buffer
@@ -61,7 +62,7 @@ def record(
 ) -> Record:
     """The memory for an instruction's log, or for what it writes if it reads nothing.
 
-    `loops` are those around it, whose starts and steps keep their values.
+    `loops` are the enclosing loops, whose starts and steps are constant.
     """
     width = max(config.store_bytes, config.load_c_bytes)
     transfers: list[Transfer] = []
@@ -88,9 +89,9 @@ def operation_of(
     variables: Iterator[str],
     label: str,
 ) -> Statement:
-    """The store of a region that is read to the record, or the load of one that is written.
+    """The store of a read region to the record, or the load of a written one.
 
-    It moves rows; regions of more than two dimensions take loops, whose variables are new.
+    It moves rows; regions with more than two dimensions take loops with new variables.
     """
     box, largest, offset = transfer.box, transfer.box.largest, transfer.offset
     unit = box.strides[-1]
@@ -128,6 +129,6 @@ def operation_of(
 
 
 def contents(name: str, placement: Placement, seed: int) -> np.ndarray:
-    """Random bytes for an instruction's memory; they depend on the seed and its name."""
+    """Random bytes for an instruction's memory, which depend on the seed and its name."""
     rng = np.random.default_rng([seed, *name.encode()])
     return rng.integers(0, 256, placement.shape).astype(placement.dtype)

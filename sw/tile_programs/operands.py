@@ -1,7 +1,7 @@
-"""Operations of the machine whose operands are regions: their registers and parameters as expressions.
+"""Registers and parameters, as expressions, of operations whose operands are regions.
 
-What every execution has in common decides: expressions stand for what differs, and the canonical form makes
-cheap code of them later.
+They are derived from what all executions have in common; expressions stand for what differs, and canonical
+form turns them into cheap code later.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Operands = dict[str, Expr]
 
 
 def bound_operation(s: Instruction, name: str, boxes: Boxes) -> Instruction | None:
-    """The operation `name` with values for registers and parameters; None where it never does anything.
+    """The operation `name` with values for registers and parameters; None if it never does anything.
 
-    What it states already stays.
+    Stated operands are kept.
     """
     if not boxes:
         return s
@@ -50,14 +50,14 @@ def bound_operation(s: Instruction, name: str, boxes: Boxes) -> Instruction | No
 
 
 def _launch(s: Instruction, box: Box) -> Instruction:
-    """A launch of the grid whose configuration is a region of the scratchpad."""
+    """A launch of the CGRA whose configuration is a region of the scratchpad."""
     address = box.first() // BITSTREAM_UNIT
     operands = tuple((n, address if n == "bitstream" else o) for n, o in s.operands)
     return dataclasses.replace(s, reads=(*s.reads, box.region), operands=operands)
 
 
 def _load(s: Instruction, name: str, memory: Box, target: Box) -> Operands:
-    """Rows of memory, padded where `load_fill` says with what."""
+    """Rows of memory, padded with `load_fill` if that is given."""
     size = memory.place.element_bytes
     made: Operands = {
         "outer": memory.size[-2],

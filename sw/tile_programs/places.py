@@ -1,4 +1,4 @@
-"""Where buffers lie: addresses in memory, columns, words and bytes in the machine's buffers."""
+"""Allocation of buffers: addresses in memory; columns, words and bytes in the machine's buffers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ROOMS: dict[str, tuple[str, str, Callable[[MachineConfig], int]]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a buffer lies.
+    """The allocation of a buffer.
 
-    `strides` are the distances between elements along each dimension, in the unit of the space. In A and B
-    the dimension of the lanes (`lanes` of them in a block) has the distance between blocks, in the
-    accumulator the last dimension that between words of `lanes` elements.
+    `strides` are the distances between elements along each dimension, in the unit of the space. In A and B,
+    the dimension of the lanes (`lanes` of them per block) has the distance between blocks; in the
+    accumulator, the last dimension has that between words of `lanes` elements.
     """
 
     buffer: Buffer
@@ -52,11 +52,11 @@ class Place:
 
     @property
     def across(self) -> int | None:
-        """The dimension of the lanes, counted from the last one; None where there are none."""
+        """The dimension of the lanes, counted from the last one; None if there are none."""
         return {"A": -2, "B": -1, "acc": -1}.get(self.space)
 
     def bytes_of(self, box: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
-        """The bytes of a box in its space: an axis for each dimension, and one for bytes of an element."""
+        """The bytes of a box in its space: one axis per dimension, and one for the bytes of an element."""
         at = np.full((), self.base)
         for (first, end), stride in zip(box[:-1], self.strides[:-1], strict=True):
             at = at[..., None] + np.arange(first, end) * stride
@@ -68,7 +68,7 @@ class Place:
         return at[..., None] + np.arange(self.element_bytes)
 
     def extract(self, data: npt.NDArray[np.uint8]) -> np.ndarray:
-        """The buffer's elements out of the bytes of the scratchpad or memory."""
+        """The buffer's elements, from the bytes of the scratchpad or memory."""
         return data[self.bytes_of([(0, n) for n in self.shape])].view(self.buffer.element)[..., 0]
 
 
@@ -83,7 +83,7 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
 
 
 def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[str, Place]:
-    """Places of all buffers in the machine that are used by region, in the order of their declarations.
+    """Allocations of all buffers in the machine that regions use, in declaration order.
 
     Raises `IRError` for those that do not fit.
     """
@@ -110,7 +110,7 @@ def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[s
 
 
 def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: Uses) -> tuple[Place, int]:
-    """A buffer's place from `base` on, and its size, in the unit of the space."""
+    """A buffer's allocation from `base` on, and its size, in the unit of the space."""
     shape = shape_of(buffer)
     # A buffer of one dimension is one row.
     rows, last = (shape[-2] if len(shape) > 1 else 1), shape[-1]
@@ -148,9 +148,9 @@ def place_memory(
     config: MachineConfig,
     uses: Uses,
 ) -> dict[str, Placement]:
-    """Places in memory: rows start at words of the ports that move them, buffers at pages.
+    """Allocations in memory: rows start at words of the ports that move them, buffers at pages.
 
-    Raises `IRError` where they do not fit.
+    Raises `IRError` if they do not fit.
     """
     address = PAGE
     found: dict[str, Placement] = {}
@@ -173,7 +173,7 @@ def place_memory(
 
 
 def memory_places(buffers: Mapping[str, Buffer], placements: Mapping[str, Placement]) -> dict[str, Place]:
-    """The places of buffers in memory, as places in the machine are given."""
+    """The allocations of buffers in memory, in the same form as those in the machine."""
     found = {}
     for name, p in placements.items():
         strides = [p.dtype.itemsize]

@@ -1,4 +1,4 @@
-"""Regions of a program: as one execution has them, and as all executions together do."""
+"""Regions of a program: in one execution, and over all executions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What launches of the grid state that they access, by bytes: warps are ordered by nothing else."""
+"""The bytes that CGRA launches declare to access, which alone order their warps."""
 
 from __future__ import annotations
 

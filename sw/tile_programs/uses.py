@@ -1,4 +1,4 @@
-"""Which buffers are used how: by which ports, element by element or in rows."""
+"""How each buffer is used: by which ports, element by element or in rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Blocking of matrix products: piece sizes and loop order for input buffers that hold only parts.
+"""Blocking of matrix products: tile sizes and loop order when the input buffers hold only parts.
 
-`problem` says what is given, `cost` what a choice costs, `plan` makes the choice.
-The method is that of a CN patent application on blocking of matrix products, called "the source" here
-and cited by paragraph.
+`problem` describes the task, `cost` the cost of a choice, and `plan` chooses. The method is that of a CN
+patent application on blocking of matrix products, called "the source" here and cited by paragraph.
 """

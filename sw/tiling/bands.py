@@ -1,9 +1,9 @@
-"""Convolutions of few output channels per group, with neighbouring rows of outputs in the rows of the array.
+"""Convolutions with few output channels per group: adjacent output rows fill the rows of the array.
 
-The output channels of a group leave most rows of the array empty. So some successive rows of outputs, a
-band, share patches that are as high as they reach together, and each has its own row of weights: the kernel,
-shifted down by its place, with zeros around it. A tile holds a band of several groups. Each group is a
-product of its own, but loads, launches and stores serve all.
+The output channels of one group would leave most rows of the array empty. So several successive output rows,
+a band, share patches tall enough for all of them. Each output row has its own row of weights: the kernel,
+shifted down by its position in the band, with zeros around it. A tile holds a band of several groups. Each
+group is a product of its own, but loads, launches and stores serve all groups of the tile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FINALISTS = 8
 
 @dataclass(frozen=True)
 class Bands:
-    """A convolution in bands: `tall` rows of outputs, `groups` of `whole` groups in a tile.
+    """A convolution in bands: `tall` output rows each, with `groups` of the `whole` groups in a tile.
 
-    `patches` are those of one group, `out` its output channels.
+    `patches` are those of one group, and `out` its output channels.
     """
 
     patches: Patches
@@ -45,12 +45,12 @@ class Bands:
 
     @property
     def number(self) -> int:
-        """Bands of an image; the last one may have fewer rows of outputs."""
+        """Bands per image; the last one may have fewer output rows."""
         return -(-self.patches.rows.outputs // self.tall)
 
     @functools.cached_property
     def rows(self) -> Axis:
-        """The bands as outputs along an axis, with the rows of images that all rows of a band use."""
+        """The bands as outputs along an axis, with the image rows that all output rows of a band use."""
         axis = self.patches.rows
         step = math.gcd(axis.stride, axis.dilation)
         reach = (self.tall - 1) * axis.stride + axis.reach
@@ -60,17 +60,17 @@ class Bands:
 
     @property
     def depth(self) -> int:
-        """Depth of the product of a group."""
+        """Depth of a group's product."""
         return self.patches.channels * self.rows.kernel * self.patches.cols.kernel
 
     @property
     def lines(self) -> int:
-        """Rows of the product of a group: of every output channel, the rows of a band."""
+        """Rows of a group's product: every output row of the band, for every output channel."""
         return self.out * self.tall
 
     @property
     def lanes(self) -> int:
-        """Rows of A that a group takes: whole blocks."""
+        """Rows of A that a group takes, in whole blocks."""
         return round_up(self.lines, self.config.rows)
 
     @property
@@ -82,25 +82,25 @@ class Bands:
 
     @property
     def extent(self) -> Extent:
-        """What is tiled, tiles of groups being batches."""
+        """The problem to tile, with groups as batches."""
         patches = dataclasses.replace(self.patches, rows=self.rows)
         lanes, batch = self.groups * self.lanes, self.whole // self.groups * self.images
         return Extent(lanes, patches.outputs, self.depth, True, False, batch, self.images, patches)
 
     @property
     def blocking(self) -> Blocking:
-        """Tiles of all rows and columns."""
+        """The blocking with whole rows and columns in a tile."""
         m, n = self.groups * self.lanes, self.patches.cols.outputs
         return Blocking(m, n, self.depth, m, n, True, Resident.WHOLE, Resident.TILE, 1, n)
 
     @property
     def tiles(self) -> int:
-        """Tiles of all groups, images and bands."""
+        """Number of tiles over all groups, images and bands."""
         return self.whole // self.groups * self.images * self.number
 
     @property
     def fits(self) -> bool:
-        """Whether halves of buffers and accumulator hold a tile, and fields of operations its kernel."""
+        """Whether a tile fits half of the buffers and accumulator, and its kernel the operands."""
         c, axis = self.config, self.rows
         lanes, columns = self.groups * self.lanes, self.patches.cols.outputs
         (a, b), d = self.pitches, c.derived
@@ -113,7 +113,7 @@ class Bands:
         )
 
     def choice(self, itemsize: int, bandwidth: Mapping[str, int], *, refine: bool) -> Choice:
-        """The estimate of array, loads and stores; results have so many bytes."""
+        """The estimated time of array, loads and stores; `itemsize` is the size of a result in bytes."""
         ports = _BandPorts(self, itemsize, bandwidth)
         estimate = estimated(ports, self.blocking)
         found = judged(ports, self.blocking, estimate if refine else None)
@@ -123,18 +123,18 @@ class Bands:
 
 
 class _BandPorts(Ports):
-    """What the ports take for tiles of bands."""
+    """Cycles of the memory ports for tiles of bands."""
 
     def __init__(self, bands: Bands, itemsize: int, bandwidth: Mapping[str, int]):
         super().__init__(bands.extent, bands.config, bandwidth)
         self.bands, self.itemsize = bands, itemsize
 
     def load_b(self, n: int, k: int, t: Blocking) -> float:
-        """The patches of all groups of a tile."""
+        """Loading the patches of all groups of a tile."""
         return super().load_b(n, k * self.bands.groups, t)
 
     def store(self, m: int, n: int, t: Blocking) -> float:
-        """The results of a tile: rows of outputs, channel by channel where an image has several bands."""
+        """Storing a tile: output rows, channel by channel if an image has several bands."""
         b, size = self.bands, n * self.itemsize
         operations = b.groups * b.out if b.number > 1 else 1
         return max(
@@ -144,7 +144,7 @@ class _BandPorts(Ports):
 
 
 def bands(patches: Patches, out: int, groups: int, images: int, config: MachineConfig) -> Iterator[Bands]:
-    """Tiles of bands that fit: of about evenly divided images, and numbers of groups that divide all."""
+    """Band tilings that fit: images divided about evenly, and group counts that divide all groups."""
     rows = patches.rows.outputs
     for tall in sorted({-(-rows // n) for n in range(1, rows + 1)} & set(range(1, config.rows + 1))):
         for own in range(1, groups + 1):

@@ -1,4 +1,4 @@
-"""What a plan comes to on a machine: sizes, order and residence of the tiles that a program works on."""
+"""A blocking: sizes, order and residence of the tiles that a program works on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sw.patches import Patches
 
 
 class Resident(enum.Enum):
-    """How much of an operand a load brings, and so how long it stays in its buffer."""
+    """How much of an operand one load brings, which decides how long it stays in its buffer."""
 
     TILE = "tile"  # one step of K of a partition: again for every partition of the other operand
     DEPTH = "depth"  # a partition with all of K: stays while the other operand streams by
@@ -19,10 +19,10 @@ class Resident(enum.Enum):
 
 @dataclass(frozen=True)
 class Extent:
-    """What is tiled, in elements: a product m x k x n, `batch` times; n may be outputs of a convolution.
+    """The problem to tile, in elements: a product m x k x n, `batch` times; n may count convolution outputs.
 
-    `transposed_*` tell how the operands lie in memory (A is [k, m], B is [n, k]). With `patches`, `batch`
-    counts groups and images; all images use the same A, which is why they are told apart.
+    `transposed_*` describe the layout of the operands in memory (A is [k, m], B is [n, k]). With `patches`,
+    `batch` counts groups and images. All images share the same A, so the two are counted separately.
     """
 
     m: int
@@ -37,12 +37,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class Blocking:
-    """Tiles of a program: partitions, inner tiles, order, what stays.
+    """The tiles of a program: partitions, inner tiles, loop order, residence.
 
-    `partition_*` are the outer steps, `tile_m` and `tile_n` what the array hands to the storer at once (one
-    of them is the whole partition's), `m_outermost` the order of the outer loops. Partitions of C take turns
-    in the halves of the accumulator, or, `single_c`, each takes the place of the one before, inner tile by
-    inner tile. For a convolution `out_rows` x `out_cols` outputs make `partition_n`.
+    `partition_*` are the steps of the outer loops. `tile_m` and `tile_n` are the inner tile that the array
+    hands to the storer at once; one of them equals the partition's size. `m_outermost` is the order of the
+    outer loops. Partitions of C are double-buffered in the accumulator; with `single_c`, each replaces the
+    one before, inner tile by inner tile. For a convolution, `out_rows` x `out_cols` outputs make up
+    `partition_n`.
     """
 
     partition_m: int
@@ -59,12 +60,12 @@ class Blocking:
 
     @property
     def parts(self) -> int:
-        """Inner tiles of a partition."""
+        """Number of inner tiles in a partition."""
         return -(-self.partition_m // self.tile_m) * -(-self.partition_n // self.tile_n)
 
     @property
     def even(self) -> bool:
-        """Whether all inner tiles are of one size but at edges."""
+        """Whether all inner tiles except those at the edges have the same size."""
         return self.partition_m % self.tile_m == 0 and self.partition_n % self.tile_n == 0
 
 

@@ -1,7 +1,7 @@
 """Blockings of a problem that are worth estimating on a machine.
 
-A tile takes half of its buffer, so that the next is loaded meanwhile; what is loaded once, or the only
-partition of C, may fill it (single buffering).
+A tile takes half of its buffer, so that the next one is loaded meanwhile. An operand that is loaded only once
+may fill its buffer, and so may the only partition of C (single buffering).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 
 def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterator[Blocking]:
-    """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible.
+    """Blockings worth estimating: evenly divided, with whole blocks and whole beats where possible.
 
-    With `single` those whose partitions fill the accumulator, otherwise the others.
+    With `single`, those whose partitions fill the accumulator; otherwise the others.
     """
     words = config.derived.acc_words
     seen = set()
@@ -47,7 +47,7 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterat
 
 
 def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, int]]:
-    """Sizes along n; for a convolution with the rows and columns of outputs that they come from."""
+    """Sizes along n; for a convolution, with the output rows and columns that they come from."""
     most = _LARGEST_SIZE // 4  # rows of C are stored at once
     p = extent.patches
     if p is None:
@@ -66,7 +66,7 @@ def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, i
 
 
 def _bands(rows: int, across: int, edge: int) -> list[int]:
-    """Numbers of output rows per tile: dividing the image about evenly, or making whole blocks."""
+    """Output rows per tile that divide the image about evenly, or that make whole blocks."""
     parts = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, rows}
     sizes = {-(-rows // p) for p in parts if p <= rows}
     whole = edge
@@ -89,7 +89,7 @@ def _sizes(size: int, edge: int) -> list[int]:
 def _depths(
     extent: Extent, config: MachineConfig, m: int, n: int
 ) -> Iterator[tuple[int, Resident, Resident, bool]]:
-    """Steps of K with what stays in the buffers and which loop is outermost."""
+    """Step sizes along K, with what stays in the buffers and which loop is outermost."""
     d = config.derived
     unit = extent.patches.kernel if extent.patches else 1
     align = max(config.load_a_bytes, config.load_b_bytes) if unit == 1 else unit
@@ -140,9 +140,9 @@ def _even(size: int, most: int, align: int) -> int:
 
 
 def depth_of(shape: BufferShape, lanes_first: bool, lanes: int, always: bool = False, parts: int = 2) -> int:
-    """The largest depth of a tile of that many lanes in one of so many parts of a buffer.
+    """The largest depth of a tile with this many lanes, in one of several equal parts of a buffer.
 
-    With `always` blocks have the pitch that patches need, even a single one.
+    With `always`, blocks have the pitch that patches need, even if there is only one block.
     """
     most = shape.columns // parts // -(-lanes // shape.lanes)
     if not (lanes_first and lanes > shape.lanes) and not always:
@@ -152,7 +152,7 @@ def depth_of(shape: BufferShape, lanes_first: bool, lanes: int, always: bool = F
 
 
 def inner_cuts(config: MachineConfig, t: Blocking, parts: Sequence[int] = (2, 4, 8)) -> Iterator[Blocking]:
-    """Blockings that cut the partitions of one into inner tiles, as many as there may be tokens for."""
+    """Blockings that cut the partitions of one into as many inner tiles as there may be tokens for."""
     blocks_m, blocks_n = -(-t.partition_m // config.rows), -(-t.partition_n // config.cols)
     depth = max(t.partition_k, config.rows)
     for count in parts:

@@ -1,7 +1,7 @@
-"""What a choice of pieces and loop order costs; nothing is searched here.
+"""Cost of a choice of tile sizes and loop order; this module searches nothing.
 
-Times are whole numbers of ticks, a fraction of a cycle such that all of them come out whole: equal costs
-are then equal, whatever a float would round them to.
+Times are integers in ticks, a fraction of a cycle chosen so that every time is whole. So equal costs compare
+equal, without rounding errors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Order = Literal["m", "n"]
 
 
 class Times(NamedTuple):
-    """Ticks of multiplying, and of loading the whole of A and of B once; `unit` ticks are a cycle."""
+    """Ticks for the multiplication, and for loading all of A and all of B once; `unit` ticks are a cycle."""
 
     unit: int
     gemm: int
@@ -27,9 +27,9 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """Loads of the whole of A and B, bytes loaded, time, share of the array's peak, what bounds it.
+    """Loads of all of A and B, bytes loaded, time, share of the array's peak, and the bottleneck.
 
-    `bound` is `gemm`, `load_a` or `load_b`; `ticks` / `unit` are exactly the cycles.
+    `bound` is `gemm`, `load_a` or `load_b`; `ticks` / `unit` are the exact cycles.
     """
 
     loads_a: int
@@ -46,7 +46,7 @@ class Cost:
 def times(problem: TilingProblem, cuts: int = 1) -> Times:
     """The three times that bound a product (source, paragraphs 134-143, 275-279).
 
-    With `cuts` the pixels of a convolution are read that often in one load of B.
+    With `cuts`, one load of B reads the pixels of a convolution that many times.
     """
     p = problem
     product, a_bytes = p.m * p.n * p.k, p.m * p.k * p.elem_bytes
@@ -69,7 +69,7 @@ def times(problem: TilingProblem, cuts: int = 1) -> Times:
 def kernel_cuts(problem: TilingProblem, partition_k: int) -> int:
     """How often one load of B reads each pixel: once, unless K is cut inside kernels.
 
-    Pieces then begin anew with each channel, so that every kernel is cut alike.
+    In that case, pieces start anew with each channel, so that every kernel is cut the same way.
     """
     kernel = problem.kernel
     if partition_k >= problem.k or partition_k % kernel == 0:
@@ -78,10 +78,11 @@ def kernel_cuts(problem: TilingProblem, partition_k: int) -> int:
 
 
 def cost(problem: TilingProblem, partition_m: int, partition_n: int, partition_k: int, order: Order) -> Cost:
-    """The cost of pieces that fit, `order` naming the outermost loop (source, paragraphs 134-143, 156-184).
+    """The cost of pieces that fit; `order` names the outermost loop (source, paragraphs 134-143, 156-184).
 
-    The piece of the outermost loop stays, and is loaded once, if it fits its buffer with all of K: always
-    with K whole, sometimes with K split. A matrix that fits whole is loaded once in either order.
+    The piece of the outermost loop is loaded once and stays if it fits its buffer with all of K. This is
+    always so if K is whole, and sometimes if K is split. A matrix that fits as a whole is loaded once in
+    either order.
     """
     p = problem
     t = times(p, kernel_cuts(p, partition_k))

@@ -1,6 +1,6 @@
-"""The time that a program of a given blocking would take on a machine, and what it consists of.
+"""Estimates the time of a blocking on a machine, and splits it into its causes.
 
-By formulas of averages, or, for short programs, by following the tiles one by one (`sw.tiling.pipeline`).
+It uses average formulas, or, for short programs, follows the tiles one by one (`sw.tiling.pipeline`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FOLLOWED = 300
 
 @dataclass(frozen=True)
 class Estimate:
-    """Predicted cycles, and what they consist of.
+    """Predicted cycles and their breakdown.
 
-    `ideal` cycles do all multiplications at the array's peak; `ragged` are lost to blocks cut off at edges
-    and to depths that are too short; `fill` passes before the first multiplication, `drain` after the last;
-    `waits` is what the array waits for loads, stores and hands between them. `loads_a`, `loads_b`, `stores`
-    are the cycles that the ports are busy.
+    `ideal` cycles would do all multiplications at the array's peak. `ragged` cycles are lost to blocks cut
+    off at edges and to short depths. `fill` comes before the first multiplication, `drain` after the last. In
+    `waits`, the array waits for loads and stores. `loads_a`, `loads_b` and `stores` are the busy cycles of
+    the ports.
     """
 
     cycles: float
@@ -48,13 +48,13 @@ class Estimate:
 
 
 def cut(size: int, tile: int) -> list[tuple[int, int]]:
-    """Tile sizes along an axis with how often each occurs."""
+    """Tile sizes along an axis, with the number of tiles of each size."""
     whole, rest = divmod(size, tile)
     return [(tile, whole)] * (whole > 0) + [(rest, 1)] * (rest > 0)
 
 
 def widths(extent: Extent, t: Blocking) -> list[tuple[int, int]]:
-    """Sizes along n of the partitions of one group's images, with how often each occurs."""
+    """Sizes along n of the partitions of one group's images, with the number of each size."""
     p = extent.patches
     if p is None:
         return cut(extent.n, t.partition_n)
@@ -65,9 +65,9 @@ def widths(extent: Extent, t: Blocking) -> list[tuple[int, int]]:
 
 
 class Ports:
-    """Cycles that the ports take for parts of the operands and the result of one problem.
+    """Cycles of the memory ports for parts of the operands and the result of one problem.
 
-    `bandwidth`, in bytes per cycle, is that of ports slower than their width.
+    `bandwidth`, in bytes per cycle, overrides the width of slower ports.
     """
 
     def __init__(self, extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None):
@@ -78,20 +78,20 @@ class Ports:
         self._patches: dict[tuple[int, int, int], float] = {}
 
     def beats(self, port: str, rows: int, size: int, step: int = 0) -> float:
-        """Rows of so many bytes; they start at multiples of `step` from a word of the port."""
+        """Cycles for rows of this many bytes; they start at multiples of `step` from a word of the port."""
         width = self._width[port]
         step %= width
         words = _beats(size, step, width) if step else -(-size // width)
         return rows * words * self._cycles[port]
 
     def load_a(self, m: int, k: int, t: Blocking) -> float:
-        """A part of A."""
+        """Cycles to load a part of A."""
         if self.extent.transposed_a:
             return self.beats("load_a", k, m, t.partition_m if m < self.extent.m else 0)
         return self.beats("load_a", m, k, t.partition_k if k < self.extent.k else 0)
 
     def load_b(self, n: int, k: int, t: Blocking) -> float:
-        """A part of B; of a convolution the patches of `n` outputs."""
+        """Cycles to load a part of B; for a convolution, the patches of `n` outputs."""
         p = self.extent.patches
         if p is None and self.extent.transposed_b:
             return self.beats("load_b", n, k, t.partition_k if k < self.extent.k else 0)
@@ -104,7 +104,7 @@ class Ports:
         return self._patches[key]
 
     def _load_patches(self, p: Patches, rows: int, cols: int, channels: int) -> float:
-        """Patches of a tile of outputs: of every beat as many steps as writes, or the time that it takes.
+        """Cycles to load the patches of a tile of outputs: per beat its writes, or its transfer if longer.
 
         Only tiles of whole output rows start at a word of the port.
         """
@@ -126,7 +126,7 @@ class Ports:
         return TIMING.load_request + TIMING.conv_setup + finding + channels * beats * steps
 
     def store(self, m: int, n: int, t: Blocking) -> float:
-        """A part of C; partitions, their inner tiles and rows of outputs decide where in a word it starts."""
+        """Cycles to store a part of C, which depend on where in a word its rows start."""
         p = self.extent.patches
         row = p.cols.outputs if p is not None and t.out_cols < p.cols.outputs else 0
         step = t.partition_n if row or t.partition_n < self.extent.n else 0
@@ -136,20 +136,20 @@ class Ports:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _beats(size: int, step: int, width: int) -> float:
-    """Words that a row of `size` bytes touches on average, when it starts at any multiple of `step`."""
+    """Average number of words that a row of `size` bytes touches if it starts at any multiple of `step`."""
     offsets = range(0, width, math.gcd(step, width))
     return sum(-(-(offset + size) // width) for offset in offsets) / len(offsets)
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def _uses(axis: Axis, outputs: int) -> list[tuple[int, int]]:
-    """How many kernel rows use an image row of a tile of so many output rows, and of how many rows."""
+    """How many kernel rows use an image row of a tile, and how many image rows the tile has."""
     rows = Counter(i * axis.dilation + r * axis.stride for i in range(axis.kernel) for r in range(outputs))
     return sorted(Counter(rows.values()).items())
 
 
 def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
-    """How often the whole of A and of B is loaded."""
+    """How often all of A and all of B are loaded."""
     count_m, count_n = -(-extent.m // t.partition_m), sum(count for _, count in widths(extent, t))
     steps_k = -(-extent.k // t.partition_k)
     return (
@@ -159,10 +159,11 @@ def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
 
 
 class _Engines(NamedTuple):
-    """What every engine has to do: cycles of one step or tile, and of all.
+    """The work of each engine, in cycles: per step or tile, and in total.
 
-    `step` is the array's for one step of K of a partition, `last` and `partition` the storer's for an inner
-    tile and a whole partition; `tiles_a` and `tiles_b` are loads, `partitions` those of all products.
+    `step` is the array's time for one step of K of a partition. `last` and `partition` are the storer's for
+    an inner tile and for a whole partition. `tiles_a` and `tiles_b` count loads, and `partitions` counts
+    those of all products.
     """
 
     load_a: float
@@ -213,25 +214,25 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
 
 
 def _tiles(resident: Resident, lanes: int, steps: int) -> int:
-    """Loads of one product without repetition, of an operand in so many tiles and steps of K."""
+    """Number of different loads of an operand in one product, for so many tiles and steps of K."""
     return (1 if resident is Resident.WHOLE else lanes) * (steps if resident is Resident.TILE else 1)
 
 
 def _loaded(resident: Resident, size: tuple[int, int], depth: tuple[int, int]) -> tuple[int, int]:
-    """Size and depth of what is loaded at once, out of those of the whole operand and of a tile."""
+    """Size and depth of one load, for the sizes of the whole operand and of a tile."""
     return size[resident is not Resident.WHOLE], depth[resident is Resident.TILE]
 
 
 def _down(config: MachineConfig, m: int, k: int) -> int:
-    """Cycles that the array takes for so many rows of a column of blocks."""
+    """Cycles that the array takes for this many rows of a column of blocks."""
     full, rest = divmod(m, config.rows)
     return full * max(k, config.rows) + (max(k, rest) if rest else 0)
 
 
 def _double_buffers(c: MachineConfig, t: Blocking, x: _Engines) -> float:
-    """Cycles that the rounds of double buffers take.
+    """Cycles that double buffering takes.
 
-    A tile's time in the buffer and the load of the next but one follow each other.
+    A buffer half is used by a tile and then loaded with the next tile but one.
     """
     by_a = x.tiles_a * (x.load_a + c.load_a_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_a > 2 else 0
     by_b = x.tiles_b * (x.load_b + c.load_b_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_b > 2 else 0
@@ -254,7 +255,7 @@ def _double_buffers(c: MachineConfig, t: Blocking, x: _Engines) -> float:
 
 
 def estimated(ports: Ports, t: Blocking) -> Estimate:
-    """The time of a whole program: that of the busiest engine, and what passes before and after it."""
+    """The time of a whole program: that of the busiest engine, plus what comes before and after it."""
     e, c, x = ports.extent, ports.config, _engines(ports, t)
     wait = max(c.load_a_latency, c.load_b_latency)
     fill = max(x.load_a, x.load_b) + wait + ROUND / 2
@@ -272,9 +273,9 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
 
 
 def _together(ports: Ports, t: Blocking) -> float:
-    """Cycles of one group's partitions, each as long as its slowest engine takes: none runs far ahead.
+    """Cycles of one group's partitions, each as long as its slowest engine takes.
 
-    Partitions at the edges have less to multiply, but often as much to load.
+    No engine runs far ahead. Partitions at the edges have less to multiply, but often as much to load.
     """
     e, c = ports.extent, ports.config
     columns, depths, rows = widths(e, t), cut(e.k, t.partition_k), cut(e.m, t.partition_m)
@@ -291,7 +292,7 @@ def _together(ports: Ports, t: Blocking) -> float:
 
 
 def refined(ports: Ports, t: Blocking, estimate: Estimate | None = None) -> Estimate:
-    """The estimate, of short programs by following their tiles one by one (`sw.tiling.pipeline`)."""
+    """The estimate; for short programs, by following the tiles one by one (`sw.tiling.pipeline`)."""
     estimate = estimate or estimated(ports, t)
     e, config = ports.extent, ports.config
     groups = e.batch // e.images
@@ -336,14 +337,14 @@ def _each(sizes: list[tuple[int, int]]) -> list[int]:
 
 
 def _product(config: MachineConfig, m: int, n: int, k: int) -> tuple[float, int, int]:
-    """A product of the array: cycles to its last read, rows of its last block, and until the next product."""
+    """One product of the array: cycles to its last read, rows of its last block, cycles to the next one."""
     time = -(-n // config.cols) * _down(config, m, k)
     rows = m % config.rows or config.rows
     return time - max(k, rows) + k, rows, max(0, rows + TIMING.gemm_turn - k)
 
 
 def _repeats(resident: Resident, partitions: int, steps_k: int, inside: bool) -> int:
-    """How often an operand is loaded for one product of `partitions` partitions of the other one."""
+    """How often an operand is loaded for one product with `partitions` partitions of the other operand."""
     if resident is Resident.WHOLE or partitions == 1:
         return 1
     if resident is Resident.DEPTH or steps_k == 1:

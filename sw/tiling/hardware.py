@@ -1,4 +1,4 @@
-"""Between a machine and the page's terms: the tiling problem that it poses, and a blocking told as a plan."""
+"""Converts a machine to the terms of the planner, and a blocking back to a plan."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ELEMENT, ACCUMULATED = 1, 4
 def tiling_problem(
     extent: Extent, config: MachineConfig, rate: Mapping[str, float], blocking: Blocking
 ) -> TilingProblem:
-    """The tiling problem of one product on a machine: half of each buffer, the other half being filled.
+    """The tiling problem of one product on a machine: half of each buffer, while the other half is filled.
 
-    A convolution whose axes are not alike is told as a plain product, which the page's terms have no other
-    words for. `rate` are bytes per cycle by port; `blocking` tells how much is handed on at once and what
-    tiles of a convolution read again.
+    The planner has no terms for a convolution whose two axes differ, so that becomes a plain product. `rate`
+    gives the bytes per cycle of each port. `blocking` gives the size of an inner tile and the halo of a
+    convolution.
     """
     p, conv = extent.patches, None
     tiles = -(-blocking.tile_m // config.rows) * -(-blocking.tile_n // config.cols)
@@ -52,7 +52,7 @@ def tiling_problem(
 
 
 def _halo(p: Patches, t: Blocking) -> int:
-    """Pixels of an image that its tiles of outputs read more than once, all channels together."""
+    """Pixels of an image that its tiles of outputs read more than once, over all channels."""
     rows, cols = p.rows.read(t.out_rows), p.cols.read(t.out_cols)
     return max(0, rows * cols - p.rows.size * p.cols.size) * p.channels
 
@@ -60,10 +60,9 @@ def _halo(p: Patches, t: Blocking) -> int:
 def described(
     problem: TilingProblem, config: MachineConfig, extent: Extent, t: Blocking, estimate: Estimate
 ) -> TilingPlan:
-    """A blocking by the names of the page, with the page's cost and what is predicted of the machine.
+    """A blocking as a plan, with the planner's cost and the prediction for the machine.
 
-    Sizes are those of one product, loads how often each product loads its operands; cycles and bytes are
-    those of all products.
+    Sizes are those of one product, and loads count per product; cycles and bytes are those of all products.
     """
     loads_a, loads_b = loads(extent, t)
     count, p = extent.batch // extent.images, extent.patches

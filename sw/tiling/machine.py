@@ -1,10 +1,10 @@
-"""From a problem and a machine to the blocking of a program.
+"""Chooses the blocking of a problem on a machine.
 
-The page's planner (`sw.tiling.plan`) minimises the time of array and loads alone. A machine also stores,
-fills and drains its pipeline, cuts blocks at edges, and hands tiles from engine to engine; the estimate
-(`sw.tiling.estimate`) counts these, so that it can be compared with the machine and the best blocking is the
-best there. As a rule half of each buffer and of the accumulator hold one tile, so that the next is loaded,
-multiplied or stored meanwhile (`sw.tiling.candidates`).
+The planner (`sw.tiling.plan`) minimises the time of array and loads alone. A machine also stores, fills and
+drains its pipeline, cuts blocks at edges, and passes tiles between engines. The estimate
+(`sw.tiling.estimate`) accounts for these, so that it agrees with the machine and the best estimate is the
+best blocking there. As a rule, one tile takes half of each buffer and of the accumulator, so that the next is
+loaded, multiplied or stored meanwhile (`sw.tiling.candidates`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 @dataclass(frozen=True)
 class Choice:
-    """A blocking with its estimate; `score` is what is compared."""
+    """A blocking with its estimate; choices are compared by `score`."""
 
     blocking: Blocking
     estimate: Estimate
@@ -45,11 +45,9 @@ def best(
 ) -> list[Choice]:
     """The `count` best blockings by estimated time, best first.
 
-    `bandwidth` in bytes per cycle is that of ports slower than their width. Raises `InputError` when not even
-    the smallest tile fits half of the buffers.
-
-    Before all others comes the one that all large products share (`sw.tiling.uniform`), where it takes no
-    longer.
+    `bandwidth`, in bytes per cycle, overrides the width of slower ports. If the blocking that all large
+    products share (`sw.tiling.uniform`) is no slower, it comes first. Raises `InputError` if not even the
+    smallest tile fits half of the buffers.
     """
     _check_geometry(extent)
     ports = Ports(extent, config, bandwidth)
@@ -79,13 +77,13 @@ def best(
 def array_sets_pace(
     extent: Extent, config: MachineConfig, t: Blocking, bandwidth: Mapping[str, int] | None = None
 ) -> bool:
-    """Whether the array has more to do than the storer, by the estimate of the cycles that each is busy."""
+    """Whether the array is estimated to be busier than the storer."""
     estimate = estimated(Ports(extent, config, bandwidth), t)
     return estimate.stores < estimate.ideal + estimate.ragged
 
 
 def judged(ports: Ports, t: Blocking, refine: Estimate | None = None) -> Choice:
-    """A blocking with its estimate, refined where one is given, and its score."""
+    """A blocking with its estimate, refined if one is given, and its score."""
     estimate = refined(ports, t, refine) if refine else estimated(ports, t)
     return Choice(t, estimate, estimate.cycles + _penalty(ports.extent, t, estimate))
 
@@ -119,7 +117,7 @@ def _nothing_fits(extent: Extent, config: MachineConfig) -> str:
 
 
 def _penalty(extent: Extent, t: Blocking, estimate: Estimate) -> float:
-    """What steps, operations of the array and traffic count when blockings are compared."""
+    """The weight of steps, array operations and traffic when blockings are compared."""
     partitions = -(-extent.m // t.partition_m) * sum(count for _, count in widths(extent, t))
     steps = extent.batch // extent.images * partitions * -(-extent.k // t.partition_k)
     traffic = estimate.loads_a + estimate.loads_b

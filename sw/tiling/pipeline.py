@@ -1,8 +1,8 @@
-"""The time of a short program by following its tiles through loaders, array and storer.
+"""Times a short program by following its tiles through loaders, array and storer.
 
-Coarser than the cycle model (`cosim.models.cycle`), which executes the instructions: here a tile is one step
-of one engine, and the hand from engine to engine a constant. It serves programs that are too short for
-a steady state, where a formula of averages would be off.
+This is coarser than the cycle model (`cosim.models.cycle`), which executes the instructions. Here, a tile is
+one step of one engine, and passing it to the next engine takes a constant time. It serves programs too short
+for a steady state, for which an average formula would be wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STORED = TIMING.store_response + TIMING.store_output + TIMING.store_take
 
 
 class Lane:
-    """An engine that fills one half of a buffer while the other is in use."""
+    """An engine that fills one half of a buffer while the other half is in use."""
 
     def __init__(self, start: float, latency: float, period: int):
         self.free, self.issue = start, 0.0
@@ -41,7 +41,7 @@ class Lane:
         self.ready = 0.0
 
     def load(self, time: float, released: float) -> None:
-        """Load a tile; `released` is when the tile that was used until now is done with."""
+        """Load a tile; `released` is when the tile in use until now is no longer needed."""
         self.halves[1 - self.turn] = released
         begin = max(self.free, self.halves[self.turn], self.issue)
         self.issue = begin + ROUND * self.period
@@ -53,9 +53,10 @@ class Lane:
 class Step(NamedTuple):
     """One step of K of a partition.
 
-    Cycles of loading A and B (0: what is there stays); the products of its inner tiles (cycles to the last
-    read, rows of the last block, cycles until the next may start); the share of cycles in which the array
-    writes to the accumulator; of a partition's last step, the cycles that storing each inner tile takes.
+    Holds the cycles to load A and B (0 if they stay in the buffers). For each inner product: cycles to the
+    last read, rows of the last block, and cycles until the next may start. Also the share of cycles in which
+    the array writes to the accumulator, and for the last step of a partition, the cycles to store each inner
+    tile.
     """
 
     load_a: float
@@ -68,12 +69,12 @@ class Step(NamedTuple):
 def follow(
     steps: Sequence[Step], config: MachineConfig, *, loops: int, single: bool, patches: bool
 ) -> tuple[float, float, float]:
-    """Cycles of the whole, of those before the first product and of those after the last.
+    """Cycles of the whole program, those before the first product, and those after the last.
 
-    Programs have `loops`. Of the accumulator's banks each of two partitions has half (or both the only one),
-    so that the storer waits for the array where both are in the same partition, or, `single`, one has all, so
-    that it waits wherever both are in the same bank. With `patches` B is loaded as the patches of a
-    convolution.
+    The program has `loops` nested loops. Two partitions share the accumulator's banks equally, or share the
+    only bank; then the storer waits for the array when both work on the same partition. With `single`, one
+    partition has all banks, and the storer waits whenever both use the same bank. With `patches`, B is loaded
+    as the patches of a convolution.
     """
     period = config.derived.period
     first_issue = (START + START_LOOP * loops) * period + ISSUED
@@ -120,7 +121,7 @@ def follow(
 
 
 def _stored(begin: float, time: float, until: float, share: float) -> float:
-    """End of a store that takes `time` cycles, of which it only has a share before `until`."""
+    """When a store that takes `time` cycles ends, if it has only a share of the cycles before `until`."""
     if begin >= until:
         return begin + time
     if time <= (until - begin) * share:

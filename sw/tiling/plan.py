@@ -1,9 +1,9 @@
-"""Plans the blocking of a matrix product: sizes of pieces, whether K is split, which loop is outside.
+"""Plans the blocking of a matrix product: tile sizes, whether K is split, which loop is outermost.
 
-Three cases (source, paragraphs 91-143, 167-184, 185-200): a matrix fits its buffer and stays there; neither
-does and one is loaded again; or a piece of C stays in the accumulator while K streams by in parts. The plan
-has the fewest cycles that `sw.tiling.cost` gives to any choice of whole blocks. Only numbers of blocks where
-the number of loads changes are tried: about 2·sqrt(blocks) of them.
+There are three cases (source, paragraphs 91-143, 167-184, 185-200): a matrix fits its buffer and stays there;
+neither does, and one is loaded repeatedly; or a piece of C stays in the accumulator while K streams by in
+parts. The plan has the fewest cycles that `sw.tiling.cost` gives to any choice of whole blocks. Only block
+counts at which the number of loads changes are tried, about 2·sqrt(blocks) of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BOUNDS = {"gemm": "the array", "load_a": "loading A", "load_b": "loading B"}
 
 @dataclass(frozen=True)
 class TilingPlan:
-    """Pieces and loops of a product, and what they cost.
+    """The tile sizes and loop order of a product, and their cost.
 
-    Partitions and tiles are in elements, `loop_order` is outermost first, `acc_needed`, `bytes_a` and
-    `bytes_b` are bytes, `loads_a` and `loads_b` say how often the whole of a matrix is loaded,
-    `utilization` is a share of the array's peak.
+    Partitions and tiles are in elements, and `loop_order` is outermost first. `acc_needed`, `bytes_a` and
+    `bytes_b` are in bytes. `loads_a` and `loads_b` say how often all of a matrix is loaded, and `utilization`
+    is the share of the array's peak.
     """
 
     partition_m: int
@@ -62,7 +62,7 @@ class TilingPlan:
 
 
 class _Whole(NamedTuple):
-    """A choice that leaves K whole: pieces in elements, and what it costs."""
+    """A choice that leaves K whole: tile sizes in elements, and the cost."""
 
     order: Order
     rows: int
@@ -71,7 +71,7 @@ class _Whole(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """A choice that splits K, ordered by what is preferred; `n_outer` is 0 or 1, sizes are in blocks."""
+    """A choice that splits K, in order of preference; `n_outer` is 0 or 1, sizes are in blocks."""
 
     ticks: int
     loaded: int
@@ -82,7 +82,7 @@ class _Split(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """How fine K may be cut: pieces of at least `depth`, and the times that such cuts make."""
+    """A granularity for cutting K: pieces of at least `depth`, and the times with such cuts."""
 
     depth: int
     cuts: int
@@ -90,9 +90,9 @@ class _Cut(NamedTuple):
 
 
 def plan(problem: TilingProblem) -> TilingPlan:
-    """The plan of fewest cycles.
+    """The plan with the fewest cycles.
 
-    Raises `InputError` when a single block of depth 1 does not fit, naming the buffer.
+    Raises `InputError`, naming the buffer, if not even a single block of depth 1 fits.
     """
     p = problem
     whole = _whole(p)
@@ -125,12 +125,12 @@ def plan(problem: TilingProblem) -> TilingPlan:
 
 
 def _most(size: int, block: int, room: int) -> int:
-    """The most blocks of a dimension in a room of so many rows; the last block counts its real rows only."""
+    """The most blocks of a dimension that fit in this many rows; the last block counts only its real rows."""
     return -(-size // block) if room >= size else room // block
 
 
 def _whole(p: TilingProblem) -> _Whole | None:
-    """The best choice with K whole, or None if not even one block of that depth fits each buffer."""
+    """The best choice with K whole, or None if no block of that depth fits both buffers."""
     depth = p.k * p.elem_bytes
     rows = min(_most(p.m, p.block_m, p.buf_a // depth) * p.block_m, p.m)
     columns = min(_most(p.n, p.block_n, p.buf_b // depth) * p.block_n, p.n)
@@ -145,7 +145,7 @@ def _whole(p: TilingProblem) -> _Whole | None:
 
 
 def _inside_kernels(p: TilingProblem) -> list[_Cut]:
-    """Cuts inside the kernels of a convolution, by how many parts they make of one."""
+    """Cuts inside the kernels of a convolution, by the number of parts per kernel."""
     found, cuts = [], 2
     while cuts <= p.kernel:
         depth = -(-p.kernel // cuts)
@@ -156,13 +156,13 @@ def _inside_kernels(p: TilingProblem) -> list[_Cut]:
 
 
 def _best(p: TilingProblem, cuts: list[_Cut], acc: int, ticks: float = math.inf) -> _Split | None:
-    """The best choice of at most so many ticks with K split and so many bytes of accumulator."""
+    """The best choice with K split that takes at most this many ticks and bytes of accumulator."""
     found = (_best_split(p, cut, acc, ticks) for cut in cuts)
     return min((f for f in found if f is not None and f.ticks <= ticks), default=None)
 
 
 def _best_split(p: TilingProblem, cut: _Cut, acc: int, ticks: float) -> _Split | None:
-    """The best choice with K cut in one way, or None if not one block fits (source, paragraphs 185-200)."""
+    """The best choice with K cut one way, or None if no block fits (source, paragraphs 185-200)."""
     m, n, block_m, block_n = p.m, p.n, p.block_m, p.block_n
     _, gemm, load_a, load_b = cut.times
     piece, column = cut.depth * p.elem_bytes, p.k * p.elem_bytes
@@ -238,7 +238,7 @@ def _unfit(p: TilingProblem) -> InputError:
 def _planned(
     p: TilingProblem, order: Order, rows: int, columns: int, depth: int, chosen: Cost, acc: int, reason: str
 ) -> TilingPlan:
-    """The choice with its inner tiles (source, paragraphs 207-218) and its limit in words."""
+    """The choice with its inner tiles (source, paragraphs 207-218) and its bottleneck in words."""
     blocks_m, blocks_n = -(-rows // p.block_m), -(-columns // p.block_n)
     handed_on = max(1, p.sync_granularity // (2 * p.elem_bytes))
     tile_m = min(handed_on, blocks_m)
@@ -307,7 +307,7 @@ def _why_split(
     acc: int,
     whole: _Whole | None,
 ) -> str:
-    """Why K is split, what stays in its buffer, and how little accumulator suffices."""
+    """Why K is split, what stays in its buffer, and how much accumulator that needs."""
     column = p.k * p.elem_bytes
     if whole is None:
         names = [
@@ -345,5 +345,5 @@ def _why_split(
 
 
 def times_text(count: int) -> str:
-    """How often something happens, in words."""
+    """A count of repetitions in words."""
     return "once" if count == 1 else f"{count:,} times"

@@ -1,7 +1,7 @@
-"""What a tiling is planned for: a matrix product or convolution, memories, buffers, array.
+"""The tiling problem: a matrix product or convolution, memories, buffers, array.
 
-Sizes are in elements unless a name says bytes, bandwidths in bytes per cycle. Convolutions are products of
-weights with patches (source, paragraphs 261-280).
+Sizes are in elements unless a name says bytes; bandwidths are in bytes per cycle. Convolutions are products
+of weights and patches (source, paragraphs 261-280).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def convolution_of(
     pad: int = 0,
     dilation: int = 1,
 ) -> Convolution:
-    """`sn` images of `ic` x `h` x `w`, `oc` kernels of `kh` x `kw`; `stride` and others are alike both ways.
+    """`sn` images of `ic` x `h` x `w`, and `oc` kernels of `kh` x `kw`; `stride` etc. apply to both axes.
 
     Raises `InputError` for numbers out of range and for kernels larger than the padded image.
     """
@@ -62,7 +62,7 @@ def convolution_of(
 
 
 def _shape(conv: Convolution) -> tuple[int, int, int]:
-    """The product that it is: (m, k, n); A is the weights, B the patches of all images."""
+    """The equivalent product (m, k, n): A is the weights, B the patches of all images."""
     return conv.m, conv.k, conv.images * conv.n
 
 
@@ -117,9 +117,9 @@ class TilingProblem:
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any], place: str) -> TilingProblem:
-        """The problem that names and numbers describe, as they stand in a JSON file.
+        """The problem described by names and numbers, as in a JSON file.
 
-        `place` begins the text of every `InputError`. `write_b`, `halo` and `conv` may be left out.
+        `place` starts the text of every `InputError`. `write_b`, `halo` and `conv` are optional.
         """
         try:
             return cls._from(mapping)
@@ -146,12 +146,12 @@ class TilingProblem:
 
     @property
     def kernel(self) -> int:
-        """The depth that a cut of K leaves whole: a kernel's positions, or 1."""
+        """The depth that a cut of K does not split: the positions of a kernel, or 1."""
         return 1 if self.conv is None else self.conv.patches.kernel
 
     @property
     def pixels(self) -> int:
-        """Elements that one load of the whole of B reads, the halo included."""
+        """Elements that one load of all of B reads, including the halo."""
         conv = self.conv
         return self.k * self.n if conv is None else conv.images * conv.patches.pixels + self.halo
 
@@ -160,7 +160,7 @@ class TilingProblem:
 
 
 def _names(cls: type[TilingProblem], required: bool = False) -> frozenset[str]:
-    """Names of the fields, or of those that have no value of their own."""
+    """Names of the fields, or only of those without a default."""
     fields = dataclasses.fields(cls)
     return frozenset(f.name for f in fields if not required or f.default is dataclasses.MISSING)
 
@@ -174,7 +174,7 @@ def _check_names(
 ) -> None:
     for name in values:
         if name not in known:
-            raise InputError(f"{prefix}{shown_name(name)} is unknown; known are {', '.join(sorted(known))}")
+            raise InputError(f"{prefix}{shown_name(name)} is unknown; valid are {', '.join(sorted(known))}")
     missing = sorted(required - values.keys())
     if missing:
         raise InputError(f"{', '.join(prefix + name for name in missing)} must be given")

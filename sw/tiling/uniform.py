@@ -1,7 +1,7 @@
-"""Tiles that depend on the machine and the layout of the operands alone.
+"""Tiles that depend only on the machine and the layout of the operands.
 
-Large products with these tiles differ in nothing but numbers: their programs have the same loops and
-conditions, and are equally long.
+The programs of large products with these tiles differ only in numbers: they have the same loops and
+conditions, and the same length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STEPS = 4
 
 
 def uniform(extent: Extent, config: MachineConfig) -> Blocking | None:
-    """The tiles of every large product that they divide evenly; None for all else."""
+    """The tiles shared by all large products that they divide evenly; None for other products."""
     if extent.patches is not None or extent.batch > 1:
         return None
     t = _tiles(extent.transposed_a, extent.transposed_b, config)
@@ -29,12 +29,11 @@ def uniform(extent: Extent, config: MachineConfig) -> Blocking | None:
 
 @functools.lru_cache(maxsize=64)
 def _tiles(transposed_a: bool, transposed_b: bool, config: MachineConfig) -> Blocking | None:
-    """Tiles whose sides are powers of two, as those of most large products have large ones as factors.
+    """Tiles with power-of-two sides, which divide the sizes of most large products.
 
-    A partition of C fills half of the accumulator, in the shape that loads least, by the time of the slower
-    port and then of both, and of equal ones in the squarest. It is no deeper than it is wide: more depth
-    would not save loads, only delay the first product. As many inner tiles as possible keep the last store
-    short.
+    A partition of C fills half of the accumulator. Its shape is the one that loads least, by the time of the
+    slower port, then of both; of equal ones, the squarest. It is no deeper than it is wide: more depth would
+    save no loads and only delay the first product. As many inner tiles as possible keep the last store short.
     """
     room = config.derived.acc_words // 2 * config.cols
     found = []
@@ -58,5 +57,5 @@ def _tiles(transposed_a: bool, transposed_b: bool, config: MachineConfig) -> Blo
 
 
 def _power_below(number: int) -> int:
-    """The largest power of two that is not above a number."""
+    """The largest power of two that is at most a number."""
     return 1 << number.bit_length() - 1

@@ -1,1 +1,1 @@
-"""Warps: a sequential tile program becomes programs that run side by side (docs/warps.md)."""
+"""Converts a sequential tile program into warps that run in parallel (docs/warps.md)."""

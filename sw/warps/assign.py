@@ -1,4 +1,4 @@
-"""What a sequential program must be to become warps, and the warps of instructions that name none."""
+"""Checks that a sequential program can become warps, and assigns a warp to each instruction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TARGETS = {"A": "load_a", "B": "load_b", "scratch": "load_c"}
 
 
 def refuse(program: Program) -> None:
-    """Raise `IRError` for a `while`, whose end no other warp knows, and for what synchronises already."""
+    """Raise `IRError` for a `while`, whose end other warps cannot know, and for existing synchronisation."""
     for s in statements(program.body):
         if isinstance(s, While):
             raise IRError(s.where, f"while {s.condition}", "a for loop: warps know how often they loop")
@@ -35,11 +35,11 @@ def refuse(program: Program) -> None:
 
 
 def assign_warps(program: Program) -> Program:
-    """The program with a warp for every instruction; those that have one keep it.
+    """Give every instruction a warp; instructions that have one keep it.
 
     An intrinsic of the machine goes to the warp of its engine: load A 0, load B 1, gemm 2, store 3, load C 4,
-    cgra 5. Generic ones of one name share a warp, the lowest number that is not in use, in order of
-    appearance. Raises `IRError` as `refuse` does.
+    cgra 5. Generic instructions of one name share a warp: the lowest unused number, in order of appearance.
+    Raises `IRError` as `refuse` does.
     """
     refuse(program)
     found = [s for s in statements(program.body) if isinstance(s, Instruction)]
@@ -79,10 +79,10 @@ def _engine(program: Program, s: Instruction) -> int | None:
 
 
 def unfed(program: Program) -> IRError | None:
-    """The error of the first read that no instruction feeds in any iteration; None where there is none.
+    """The error for the first read that no instruction ever feeds; None if there is none.
 
-    A read is fed where an instruction has written any part of its region before. A buffer in memory brings
-    its contents along, and so does one of no stated space that no instruction writes.
+    An instruction feeds a read if it has written any part of its region before. A buffer in memory has
+    contents from the start, and so has one without a stated space that no instruction writes.
     """
     found = instructions(program)
     written = {a.buffer if isinstance(a, Region) else None for s in found for a in effects(s)[1]}

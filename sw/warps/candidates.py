@@ -1,8 +1,9 @@
-"""Where the tokens for a pair of instructions can be given and taken.
+"""Candidate sites for the signal and the wait of a pair of instructions.
 
-The signal stands behind the source or behind a loop or branch around it, the wait in front of the sink or
-of what is around it. Further in, tokens are more but order less. Loops that only one of the two stands in are
-left out by giving tokens in their last iteration only, and taking them in the first.
+The signal goes after the source, or after a loop or branch around it. The wait goes before the sink, or
+before a loop or branch around that. Further in, there are more tokens, but each orders less. A loop around
+only one of the two can be skipped: the signal fires only in its last iteration, or the wait only in its
+first.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def meeting(source: Spot, sink: Spot) -> int:
 
 
 def behind(gap: Gap) -> Gap:
-    """The gap behind the statement that a gap is in front of."""
+    """The gap after the statement that a gap precedes."""
     return Gap(gap.block, gap.position + 1)
 
 
 def sites(source: Spot, sink: Spot) -> tuple[list[tuple[SyncSite, int]], list[tuple[SyncSite, int]]]:
-    """Sites behind a source, and in front of a sink, each with how many loops not around both it counts.
+    """Sites after a source and before a sink, with the number of loops each counts that are not around both.
 
     The first of each are in the block around both.
     """
@@ -55,7 +56,7 @@ def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[SyncSite, i
 
 
 def _guards(loops: list[For], last: bool) -> Iterator[tuple[Expr, int]]:
-    """Predicates that leave out some of the loops, and how many are counted."""
+    """Predicates that skip some of the loops, and how many loops remain."""
     masks = range(1, 1 << len(loops)) if len(loops) <= _MOST_LOOPS else [(1 << len(loops)) - 1]
     for mask in masks:
         chosen = [loop for n, loop in enumerate(loops) if mask >> n & 1]
@@ -65,7 +66,7 @@ def _guards(loops: list[For], last: bool) -> Iterator[tuple[Expr, int]]:
 
 
 def end_of(loop: For, last: bool) -> Expr | None:
-    """Whether an iteration is the first or the last of its loop; None where its bounds change inside."""
+    """Whether an iteration is the first or last of its loop; None if the bounds change inside the loop."""
     assigned = {s.target for s in statements(loop.body) if isinstance(s, Assign)}
     bounds = (loop.start, loop.stop, loop.step)
     if any(v.name in assigned for e in bounds for v in e.variables()) or not isinstance(loop.step, Const):

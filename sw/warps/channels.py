@@ -1,7 +1,7 @@
-"""Syncs get channels: one for every ordered pair of warps, or one for each, used again when it is free.
+"""Assigns sync channels: one per ordered pair of warps, or one per sync, reused when free.
 
-Every token must have room in its channel, whatever the speeds of warps. Where it might not, the waiting warp
-gives back a token for each one that it took, which the signalling warp waits for.
+Every token must find room in its channel, however fast each warp runs. If it might not, the waiting warp
+returns a token for each one it takes, and the signalling warp waits for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sw.warps.tokens import Demand, Leg, Pair, Room, Sync, World, channels_of, k
 
 
 class Channels(enum.Enum):
-    """How edges get channels: one for each while it is in use, or one for each ordered pair of warps."""
+    """How syncs get channels: one for each while it is in use, or one for each ordered pair of warps."""
 
     UNIQUE = "unique"
     FIFO = "fifo"
@@ -33,7 +33,7 @@ _NO_PLACES = "no places for waits and signals were found that order all of the p
 
 @dataclass(frozen=True)
 class Shared:
-    """Syncs with their channels, and what had to be added so that no channel overflows."""
+    """Syncs with their channels, and the syncs added so that no channel overflows."""
 
     syncs: tuple[Sync, ...]
     channels: tuple[int, ...]
@@ -50,11 +50,11 @@ def share_channels(
     *,
     prune: bool = False,
 ) -> Shared:
-    """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
+    """Channels for syncs that together meet all demands; raises `InputError` if tokens find no room.
 
-    Syncs in one channel may order less than each by itself: those of `every` that are missed then come back.
-    Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
-    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
+    Syncs that share a channel may order less than each does alone; syncs of `every` that are missing then
+    return. If more than `most` pairs of warps would need channels, some syncs go through a third warp where
+    possible. With `prune`, needless waits and signals are removed from channels of warp pairs.
     """
     if channels is Channels.UNIQUE:
         return _alone(world, list(chosen))
@@ -73,7 +73,7 @@ def share_channels(
 
 
 def _fewer(world: World, chosen: Sequence[Sync], most: int) -> tuple[list[Sync], list[Room]]:
-    """One sync for every ordered pair of warps, for no more than so many pairs where that can be done."""
+    """One sync per ordered pair of warps, for at most this many pairs if possible."""
     wanted = list(chosen)
     syncs, rooms = _by_pair(world, wanted)
     while len(syncs) > most:
@@ -122,7 +122,7 @@ def _composed(world: World, parts: list[Sync]) -> Sync:
 
 
 def _throttles(world: World, syncs: Sequence[Sync]) -> list[tuple[Room, Sync]]:
-    """What syncs leave open of what keeps channels from overflowing, each with tokens that order it."""
+    """The throttles that syncs do not already enforce, each with tokens that do."""
     found = []
     for room in unmet(world, syncs, [room_of(world, s) for s in syncs]):
         assert isinstance(room, Room)
@@ -139,9 +139,9 @@ def _throttles(world: World, syncs: Sequence[Sync]) -> list[tuple[Room, Sync]]:
 
 
 def _throttle(world: World, room: Room) -> Sync | None:
-    """Tokens for the room in a channel: given back behind each wait, taken in front of each signal.
+    """Tokens for the room in a channel: returned after each wait, taken before each signal.
 
-    Where every site is passed once, only in front of signals that must be held back.
+    If every site is passed once, they are taken only before signals that must be held back.
     """
     signals = tuple(dataclasses.replace(s, order=s.order + 1) for s in room.waits)
     waits = tuple(dataclasses.replace(s, order=s.order - 1) for s in room.signals)
@@ -153,7 +153,7 @@ def _throttle(world: World, room: Room) -> Sync | None:
 
 
 def _alone(world: World, syncs: list[Sync]) -> Shared:
-    """A channel for each sync; one whose tokens are all gone before serves again between the same warps."""
+    """A channel per sync; one whose tokens are all gone is reused between the same warps."""
     rooms: list[Room] = []
     for _ in range(_ROUNDS):
         throttles = _throttles(world, syncs)
@@ -181,7 +181,7 @@ def _alone(world: World, syncs: list[Sync]) -> Shared:
 
 
 def _over(world: World, syncs: Sequence[Sync], old: Sync, new: Sync) -> bool:
-    """Whether the tokens of a sync are all given and taken before another one's first signal."""
+    """Whether a sync's tokens have all been taken before another one's first signal."""
     if old.warps != new.warps or old.lead or new.lead:
         return False
     given, taken = world.times(old.signals), world.times(old.waits)
@@ -196,10 +196,10 @@ def _over(world: World, syncs: Sequence[Sync], old: Sync, new: Sync) -> bool:
 
 
 def relayed(world: World, sync: Sync, third: int) -> list[Sync] | None:
-    """What a sync does, through a third warp; None where it is also there for room in a channel.
+    """A sync that goes through a third warp; None if it also keeps a channel from overflowing.
 
-    The third warp takes and gives a token right in front of where the sink's warp waits. That comes a little
-    later and holds up the third as well, so it is done only where channels do not suffice.
+    The third warp takes and returns a token just before the sink's warp waits. This comes slightly later and
+    delays the third warp too, so it is a last resort when channels are scarce.
     """
     made: list[Sync] = []
     for demand in sync.demands:
@@ -222,7 +222,7 @@ def relayed(world: World, sync: Sync, third: int) -> list[Sync] | None:
 
 
 def detours(syncs: Sequence[Sync]) -> Iterator[tuple[Sync, int]]:
-    """Syncs, and third warps that both sides have channels to; those that the least depends on first."""
+    """Syncs, and third warps with channels to both sides, in order of increasing importance."""
     pairs = {s.warps for s in syncs}
     thirds = sorted({w for pair in pairs for w in pair})
     for sync in sorted(syncs, key=lambda s: (len(s.demands), s.warps)):

@@ -27,9 +27,9 @@ _SPARE = 2
 
 
 def world_of(bounded: BoundedRuns, depth: int) -> tuple[World, list[Demand]]:
-    """The samples of bounded runs on one line of time, and what its kept edges demand; channels hold `depth`.
+    """The samples of bounded runs on one timeline, with the demands of their edges; channels hold `depth`.
 
-    Runs that pass the same places in the same order, only with other regions, are one.
+    Runs that pass the same sites in the same order, and differ only in their regions, are merged.
     """
     flows: dict[bytes, list[SampleEdges]] = {}
     for run in bounded.runs:
@@ -56,7 +56,7 @@ def world_of(bounded: BoundedRuns, depth: int) -> tuple[World, list[Demand]]:
 
 
 def choose(world: World, demands: Sequence[Demand], release_early: bool = False) -> list[Sync]:
-    """For each demand the places that hold up least, as a sync; demands with the same places share one."""
+    """For each demand, the sites that delay least, as a sync; demands with the same sites share one."""
     options = []
     for demand in demands:
         given, taken = sites(demand.source, demand.sink)
@@ -79,13 +79,13 @@ def choose(world: World, demands: Sequence[Demand], release_early: bool = False)
 
 
 def _best(world: World, demand: Demand, syncs: Sequence[Sync], release_early: bool) -> Sync:
-    """The one of several syncs for a demand that is least in the way.
+    """Of several syncs for a demand, the one that delays least.
 
-    Data is handed on as early as possible, and both sides stand as far in as that goes, so that a warp makes
-    its operands before it waits, not behind. A place that is to be used again is given back as seldom as
-    possible, as long as there is another one to go on with: both sides at work in the same place get in each
-    other's way in its memory. With `release_early`, where some of the places are not used, because what uses
-    them has a predicate, each is given back by itself: else what needs one place waits for all.
+    Data is passed on as early as possible. Both sides are placed as deep in the loops as possible, so that a
+    warp computes its operands before it waits, not after. A buffer is released as rarely as possible while
+    another one is free to continue with, since two warps that work in the same buffer disturb each other.
+    With `release_early`, if some buffers are skipped because their user has a predicate, each is released
+    separately; otherwise a consumer of one waits for all.
     """
     if demand.data:
         return min(
@@ -100,16 +100,16 @@ def _best(world: World, demand: Demand, syncs: Sequence[Sync], release_early: bo
 
 
 def _depth(program: Program, sync: Sync) -> int:
-    """How far in the two sides of a sync stand, where loops have known bounds; else nothing is gained.
+    """How deep in loops the two sides of a sync are, if the loops have known bounds; otherwise 0.
 
-    The checker follows predicates of such loops whatever the values of parameters.
+    The checker can follow the predicates of such loops for all parameter values.
     """
     gaps = [s.gap for s in (*sync.signals, *sync.waits)]
     return sum(len(g.block) for g in gaps if _is_bounded(program.body, g.block))
 
 
 def _is_bounded(body: Body, block: Path) -> bool:
-    """Whether all that is around a block are loops that run a known number of times."""
+    """Whether every statement around a block is a loop with a known trip count."""
     for position, _ in block:
         loop = body[position]
         if not isinstance(loop, For) or trip_count(loop) is None:
@@ -119,6 +119,6 @@ def _is_bounded(body: Body, block: Path) -> bool:
 
 
 def _conditions(sync: Sync) -> int:
-    """How many operators the predicates of a sync take."""
+    """Number of operators in the predicates of a sync."""
     guards = [s.when for s in (*sync.signals, *sync.waits) if s.when is not None]
     return sum(isinstance(node, Apply) for guard in guards for node in guard.walk())

@@ -1,9 +1,9 @@
-"""All tokens from one warp to another in one channel: first in, first out.
+"""Merges all syncs from one warp to another into one channel, first in, first out.
 
-Tokens look alike, so the n-th wait of the waiting warp takes the n-th signal of the other, whatever they
-were meant for. Syncs share a channel as they are where that still orders what each is for. Where it does
-not, because parts of the program keep different numbers of tokens in advance, tokens are filled in before a
-part and taken out behind it; and as a last resort both warps meet in one place.
+Tokens are indistinguishable: the n-th wait takes the n-th signal, whatever each was meant for. Syncs share a
+channel directly if this still enforces every order. If parts of the program keep different numbers of tokens
+in advance, extra tokens are signalled before a part and drained after it. As a last resort, both warps meet
+in one place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sw.warps.tokens import Leg, Pair, Room, Sync, Wanted, World, onwards
 
 
 def compose(world: World, syncs: Sequence[Sync]) -> Sync | None:
-    """One sync that does what all syncs between two warps do; None where no tokens can."""
+    """One sync that does the work of all syncs between two warps; None if that is impossible."""
     found = _compose(world, (), list(syncs))
     if found is not None:
         return found
@@ -27,7 +27,7 @@ def compose(world: World, syncs: Sequence[Sync]) -> Sync | None:
 
 
 def _compose(world: World, path: Path, syncs: list[Sync]) -> Sync | None:
-    """The same for the syncs within a block."""
+    """The same for the syncs inside a block."""
     inner: defaultdict[tuple[int, int], list[Sync]] = defaultdict(list)
     direct = []
     for s in syncs:
@@ -64,7 +64,7 @@ def _compose(world: World, path: Path, syncs: list[Sync]) -> Sync | None:
 def _loosened(
     world: World, path: Path, merged: Sync, direct: Sequence[Sync], parts: Sequence[tuple[int, Sync]]
 ) -> Sync:
-    """Parts together as one sync; where it helps, those that can keep more tokens get them while they run."""
+    """Parts merged into one sync; parts that can keep more tokens in advance get them while they run."""
     more = [_closed(world, path, at, p, merged.lead) if p.lead > merged.lead else p for at, p in parts]
     if more == [p for _, p in parts]:
         return merged
@@ -82,7 +82,7 @@ def _block(sync: Sync) -> Path:
 
 
 def _merged(world: World, syncs: Iterable[Sync]) -> Sync | None:
-    """Syncs as one with all of their sites."""
+    """Several syncs as one with all of their sites."""
     syncs = list(syncs)
     if len(syncs) == 1:
         return syncs[0]
@@ -98,7 +98,7 @@ def fit(
     waits: tuple[SyncSite, ...],
     demands: Iterable[Wanted],
 ) -> Sync | None:
-    """A sync of these sites, with as many tokens in advance as there may be."""
+    """A sync with these sites and as many tokens in advance as possible."""
     world.add((*signals, *waits))
     wanted = tuple(dict.fromkeys(demands))
     lead = world.lead(signals, waits, wanted)
@@ -106,9 +106,9 @@ def fit(
 
 
 def _closed(world: World, path: Path, position: int, sync: Sync, lead: int = 0) -> Sync:
-    """A sync within one statement of a block, with tokens filled in before and taken out behind it.
+    """A sync within one statement of a block, with its advance tokens filled before and drained after.
 
-    All of its tokens in advance are, but for `lead` that are there before and after.
+    Only `lead` tokens remain in advance before and after it.
     """
     count = sync.lead - lead
     fill = SyncSite(Gap(path, position), Order.FILL, count=count)
@@ -118,9 +118,9 @@ def _closed(world: World, path: Path, position: int, sync: Sync, lead: int = 0) 
 
 
 def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[SyncSite, ...], tuple[SyncSite, ...]]:
-    """Places where both warps meet, so that what is demanded lies on either side: signals, and waits.
+    """Sites (signals and waits) at which both warps meet, with each demand's ends on opposite sides.
 
-    In front of the sink in the block around both, and for sources in earlier iterations at the start of it.
+    They are before the sink, in the block around both, and for sources of earlier iterations at its start.
     """
     gives: dict[SyncSite, SyncSite] = {}
     for demand in demands:

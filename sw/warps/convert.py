@@ -1,4 +1,4 @@
-"""From a sequential program to warps with their loops kept (docs/warps.md, "Rolled loops")."""
+"""Converts a sequential program to warps and keeps its loops (docs/warps.md, "Rolled loops")."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from sw.warps.tokens import Demand, Room
 class Conversion:
     """The sequential program with the waits and signals of all warps.
 
-    `bounded` has what was ordered, by run. `entries` are its edges with distances; one is kept if a channel
-    serves it, listed in `channels` by name. `throttle` are edges that only keep channels from overflowing.
+    `bounded` holds the demands, by run. `entries` are the edges with distances; an edge is kept if a channel
+    serves it, which `channels` lists by name. `throttle` holds edges that only keep channels from
+    overflowing.
     """
 
     program: Program
@@ -48,13 +49,13 @@ def convert(
     release_early: bool = False,
     name: Callable[[str], str] = str,
 ) -> Conversion:
-    """Put waits and signals into a sequential program whose instructions all have warps.
+    """Insert waits and signals into a sequential program in which every instruction has a warp.
 
-    Places are chosen on bounded runs with the `values` of the parameters; a larger `reach` follows so many
-    times as many iterations. What comes out is to be checked (`sw.check`). `release_early`: release buffers
-    as soon as possible; choose it when the consumer is not the bottleneck. `name` gives instructions the
-    names that are listed. Raises `IRError` for a program that fails for all values, `InputError` where the
-    machine has too few channels, or channels that hold too few tokens.
+    Sites are chosen on bounded runs with the parameter `values`; a larger `reach` follows that many times
+    more iterations. The result must be checked (`sw.check`). `release_early`: release buffers as soon as
+    possible; choose it when the consumer is not the bottleneck. `name` maps instructions to the names that
+    are listed. Raises `IRError` for a program that fails for all values, and `InputError` if the machine has
+    too few channels, or if these hold too few tokens.
     """
     bounded = bounded_runs(program, reduction, values=values, reach=reach)
     world, demands = world_of(bounded, config.channel_depth)
@@ -83,7 +84,7 @@ def convert(
 
 
 def _labels(demands: Sequence[object]) -> tuple[str, str]:
-    """The instructions that a sync is for first: source and sink."""
+    """The source and sink that a sync serves first."""
     for d in demands:
         if isinstance(d, Demand):
             return d.source.instruction.label, d.sink.instruction.label
@@ -93,7 +94,7 @@ def _labels(demands: Sequence[object]) -> tuple[str, str]:
 def _listed(
     program: Program, entries: Sequence[ListedEdge], shared: Shared, name: Callable[[str], str]
 ) -> tuple[tuple[ListedEdge, ...], dict[str, int]]:
-    """The edges, kept where a channel serves their warps, and the channels by edge."""
+    """The edges, kept if a channel serves their warps, and the channel of each."""
     warp = {s.label: s.warp for s in instructions(program)}
     exact: dict[tuple[str, str], int] = {}
     between: dict[tuple[int | None, int | None], int] = {}
@@ -114,9 +115,9 @@ def _listed(
 
 
 def _throttle_edges(room: Room, places: Mapping[Gap, str]) -> list[tuple[str, str]]:
-    """What a throttle orders: instructions behind waits, and those in front of the signals that are held.
+    """The order that a throttle enforces: from instructions after waits to those before held signals.
 
-    Where waits or signals are not beside instructions, those that the channel is for first.
+    If waits or signals have no adjacent instructions, those that the channel serves first stand for them.
     """
     sinks, sources = ([places.get(gap) for gap in gaps] for gaps in zip(*room.gaps, strict=True))
     found = [(a, b) for a, b in zip(sinks, sources, strict=True) if a is not None and b is not None]
@@ -124,11 +125,11 @@ def _throttle_edges(room: Room, places: Mapping[Gap, str]) -> list[tuple[str, st
 
 
 def emit(program: Program, shared: Shared) -> Program:
-    """The program with the waits and signals of channels, and the tokens in advance in front.
+    """The program with the waits and signals of channels, preceded by the tokens in advance.
 
-    Signals of a warp fire one after the other, and a wait takes a cycle. So in one place come first signals
-    that the other side has the fewest tokens for, and of tokens in advance the first of each channel; waits
-    that are most likely over come first, those for data last.
+    Signals of a warp fire one after the other, and a wait takes a cycle. So at one site, the signals for
+    which the other side has the fewest tokens come first, and of tokens in advance the first of each channel.
+    Waits that are most likely to succeed at once come first, and waits for data come last.
     """
     additions: defaultdict[Gap, list[tuple[tuple[int, int, int], Instruction]]] = defaultdict(list)
     labels: defaultdict[str, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Dependence edges between the instances of a sample: which of them must be ordered."""
+"""Demands: the dependence edges between the instances of a sample, which waits and signals must order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NONE: Array = np.empty((0, 2), np.int64)
 class Ordered:
     """Instances of a sample that must be ordered, by edge and distance: times of source and sink (n × 2).
 
-    `kept` says which of them the reduction leaves.
+    `kept` marks those that the reduction keeps.
     """
 
     edge: Edge
@@ -42,9 +42,9 @@ class Ordered:
 
 
 def ordered(sample: Sample, edges: Sequence[Edge], reduction: Reduction) -> list[Ordered]:
-    """What edges between warps come to on a sample, reduced.
+    """The demands on a sample that follow from edges between warps, reduced.
 
-    For every instance of a sink only the last one of a source counts: one warp keeps the order of its own.
+    For each instance of a sink, only the last instance of a source counts, because a warp executes in order.
     """
     finder = _Finder(sample)
     found = [(e, d, finder.pairs(e, d)) for e in edges for d in sorted(e.distances, key=str)]
@@ -71,14 +71,14 @@ def _instances(sample: Sample) -> tuple[Array, Array]:
 
 @dataclass
 class _Finder:
-    """Finds the pairs of instances of a sample that edges tell of."""
+    """Finds the pairs of instances of a sample that edges connect."""
 
     sample: Sample
     boxes: dict[tuple[str, int, tuple[int, ...]], tuple[Array, Array]] = field(default_factory=dict)
     left: int = field(default_factory=lambda: _ALL_PAIRS)
 
     def pairs(self, edge: Edge, distance: Distance) -> Array:
-        """Times of an edge's sources and sinks at one distance, the last source for every sink."""
+        """Times of an edge's sources and sinks at one distance, with the last source for every sink."""
         spots = self.sample.spots
         source, sink = (self.sample.instances[label] for label in (edge.source, edge.sink))
         if not source.times.size or not sink.times.size:
@@ -110,9 +110,10 @@ class _Finder:
         return np.stack([last[found], sink.times[found]], axis=1)
 
     def meet(self, edge: Edge, sources: Array, sinks: Array, moved: Array) -> Mask:
-        """Which pairs of instances touch the same elements, one of them writing.
+        """Which pairs of instances touch the same elements, with at least one write.
 
-        `moved` says by common loop whether a source stands for one before or behind what is left out.
+        `moved` says for each common loop whether a source stands for one before or after the iterations left
+        out.
         """
         found = np.zeros(sources.size, bool)
         if not moved.any():
@@ -150,7 +151,7 @@ class _Finder:
         return found
 
     def box(self, s: Instruction, region: Region, moved: tuple[int, ...]) -> tuple[Array, Array]:
-        """Where a region is at every instance: starts and stops (dimensions × instances)."""
+        """The region at every instance: starts and stops (dimensions × instances)."""
         key = s.label, id(region), moved
         if key not in self.boxes:
             rows = self.sample.instances[s.label].rows
@@ -180,7 +181,7 @@ def _accesses(s: Instruction) -> Iterator[tuple[Access, bool]]:
 def _sources(
     sink: Visits, distance: Distance, depth: int, heads: Sequence[int]
 ) -> tuple[list[Array], Array, Mask]:
-    """By common loop the followed iteration of an instance's source, and what it stands for; which fit."""
+    """By common loop, the followed iteration of an instance's source and what it stands for; which exist."""
     rows = sink.rows
     wanted, moved = [], np.zeros((depth, rows.size), np.int64)
     fits = np.ones(rows.size, bool)
@@ -203,7 +204,7 @@ def _sources(
 def _keys(
     places: Sequence[Array], wanted: Sequence[Array], source: Visits, sink: Visits
 ) -> tuple[Array, Array]:
-    """A number for each instance of source and sink, the same where the iteration is that wanted."""
+    """A number for each instance of source and sink, equal if they are in the iteration sought."""
     first, second = np.zeros(source.times.size, np.int64), np.zeros(sink.times.size, np.int64)
     for a, b in zip(places, wanted, strict=True):
         radix = 1 + max(int(a.max(initial=0)), int(b.max(initial=0)))
@@ -212,7 +213,7 @@ def _keys(
 
 
 def _parts(counts: Array) -> Iterator[Array]:
-    """Sinks in groups of no more pairs than are compared at a time."""
+    """Sinks in groups that limit the number of pairs compared at a time."""
     some = np.flatnonzero(counts)
     group = np.cumsum(counts[some]) // _MOST_PAIRS
     yield from np.split(some, np.flatnonzero(np.diff(group)) + 1) if some.size else ()

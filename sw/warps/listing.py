@@ -1,4 +1,4 @@
-"""The edges of a program as they are listed: between named instances, or between labels with distances."""
+"""Lists a program's edges for output: between named instances, or between labels with distances."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BoundedRuns:
 
 @dataclass(frozen=True)
 class ListedEdge:
-    """An edge between printed names; a dropped one is not `kept`."""
+    """An edge between printed names; `kept` is false for a dropped edge."""
 
     source: str
     sink: str
@@ -51,7 +51,7 @@ class ListedEdge:
 
     @property
     def name(self) -> str:
-        """How channels are listed: `P->C@1`."""
+        """The name by which channels are listed: `P->C@1`."""
         return f"{self.source}->{self.sink}"
 
 
@@ -64,8 +64,8 @@ def bounded_runs(
 ) -> BoundedRuns:
     """The edges of a program whose instructions all have warps, on bounded runs (`sw.warps.sample`).
 
-    There is one for each of the `values` of the parameters for which the program does not fail. Raises
-    `IRError` where it fails for all of them.
+    There is one run for each of the parameter `values` for which the program does not fail. Raises `IRError`
+    if it fails for all of them.
     """
     found = edges(program)
     # Parameters that no statement uses make no run another one.
@@ -86,9 +86,9 @@ def bounded_runs(
 
 
 def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:
-    """Edges between labels, the sink with its distance in the common loops: `C@0`, `C@0,1`, `C` without any.
+    """Edges between labels, with the distance in the common loops at the sink: `C@0`, `C@0,1`, or `C`.
 
-    Where one pair of labels has more than `MOST_DISTANCES` distances, they are one, `C@*`. Edges are in the
+    More than `MOST_DISTANCES` distances between one pair of labels are merged into `C@*`. Edges are in the
     order of the text.
     """
     numbers = {s.instruction.label: n for n, s in enumerate(spots(bounded.program))}
@@ -106,7 +106,7 @@ def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:
 
 
 def _flags(bounded: BoundedRuns) -> dict[tuple[str, str], dict[Distance, tuple[bool, bool]]]:
-    """By source, sink and distance: whether some run has data on it, and whether one keeps it."""
+    """By source, sink and distance: whether any run has a data edge, and whether any keeps it."""
     found: dict[tuple[str, str], dict[Distance, tuple[bool, bool]]] = {}
     for run in bounded.runs:
         for o in run.ordered:
@@ -118,7 +118,7 @@ def _flags(bounded: BoundedRuns) -> dict[tuple[str, str], dict[Distance, tuple[b
 
 
 def by_kind(entries: Sequence[ListedEdge]) -> Mapping[str, list[list[str]]]:
-    """The edges as they are printed: kept ones as data and resource, and what was dropped."""
+    """The edges for printing: kept ones as data or resource, and dropped ones."""
     return {
         "data": [[e.source, e.sink] for e in entries if e.kept and e.data],
         "resource": [[e.source, e.sink] for e in entries if e.kept and not e.data],

@@ -1,9 +1,9 @@
-"""Waits and signals that nothing needs go.
+"""Removes needless waits and signals.
 
-`reduced` leaves out whole syncs. Where all that one warp tells another shares a channel, parts of the program
-meet: a part's last token may say what the next part's first one says, and tokens that are taken out behind
-one part are filled in again before the next. `pruned` leaves out a wait, a signal or one of each where all
-that is demanded is still ordered, no channel can overflow, and no wait takes a later token than before.
+`reduced` removes whole syncs. When all syncs from one warp to another share a channel, parts of the program
+meet: the last token of one part may say the same as the first of the next, and tokens drained after one part
+are filled again before the next. `pruned` removes a wait, a signal, or one of each, if every demand is still
+met, no channel can overflow, and no wait takes a later token than before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NONE: Array = np.empty(0, np.int64)
 
 
 def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
-    """The syncs without those that others make needless, most tokens first."""
+    """The syncs without those that others make redundant; those with the most tokens are removed first."""
     missing = set(unmet(world, syncs, demands))
     own = by_pair(syncs)
     #: By pair: waits, their tokens, and the place in `own` of the sync that each is of.
@@ -55,7 +55,7 @@ def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> l
 
 @dataclass
 class _Sinks:
-    """Sinks of demands of one warp in order: warps and times of their sources, and what is known there."""
+    """The sinks of demands in one warp, in order: warps and times of their sources, what is known there."""
 
     warp: int
     warps: Array
@@ -63,7 +63,7 @@ class _Sinks:
     latest: dict[int, Array]
 
     def met(self, some: Array, latest: Mapping[int, Array]) -> bool:
-        """Whether some of the demands are met by what is known there then."""
+        """Whether what is known there meets some of the demands."""
         warps, sources = self.warps[some], self.sources[some]
         for warp in np.unique(warps).tolist():
             here = warps == warp
@@ -73,9 +73,9 @@ class _Sinks:
 
 
 class _Knowledge:
-    """What the sinks of demands know of other warps while channels get fewer tokens.
+    """What the sinks of demands know of other warps, updated while tokens are removed.
 
-    A token matters to few sinks, those shortly behind it; only they are looked at again.
+    A token matters to few sinks, those shortly after it; only these are checked again.
     """
 
     def __init__(self, world: World, channels: dict[Pair, Told], demands: Sequence[Wanted]):
@@ -96,16 +96,16 @@ class _Knowledge:
         )
 
     def has_room(self, room: Room) -> None:
-        """Keep the channel of a pair of warps from overflowing."""
+        """Record that the channel of a pair of warps must not overflow."""
         self.rooms[room.warps[::-1]] = self._of([room])
 
     @property
     def met(self) -> bool:
-        """Whether all is ordered."""
+        """Whether every demand is met."""
         return all(s.met(np.arange(s.sources.size), s.latest) for s in (*self.demands, *self.rooms.values()))
 
     def accepts(self, pair: Pair, channel: Told, room: Room | None = None) -> bool:
-        """Have a channel with fewer tokens, and other room, where all stays ordered; whether it does."""
+        """Try a channel with fewer tokens and other room; keep it if every demand is still met."""
         before, self.channels[pair] = self.channels[pair], channel
         made = None if room is None else self._of([room])
         if made is None or made.met(np.arange(made.sources.size), made.latest):
@@ -123,7 +123,7 @@ class _Knowledge:
     def _changes(
         self, pair: Pair, before: Told, after: Told
     ) -> list[tuple[_Sinks, Array, dict[int, Array]]] | None:
-        """What is known otherwise, by sinks; None where not all is ordered any more."""
+        """What changes, by sink; None if a demand is no longer met."""
         found = []
         source, sink = pair
         change = np.flatnonzero(after[1][after[0].searchsorted(before[0], side="right")] != before[1][1:])
@@ -151,9 +151,9 @@ class _Knowledge:
 
 
 def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> list[Sync]:
-    """The syncs, one for each ordered pair of warps, without what is needless; large programs keep all.
+    """The syncs, one per ordered pair of warps, without needless tokens; large programs are left unchanged.
 
-    They meet all demands, and no channel overflows.
+    All demands remain met, and no channel overflows.
     """
     if world.instances > _MOST:
         return list(syncs)
@@ -188,7 +188,7 @@ def _counted(sites: Sequence[SyncSite]) -> tuple[SyncSite, ...]:
 
 
 def _candidates(world: World, sync: Sync) -> Iterator[tuple[SyncSite | None, SyncSite | None]]:
-    """Waits with signals beside them and those that give their tokens; then each by itself."""
+    """Waits with the signals beside them or the signals that they take; then each alone."""
     times = [world.passes[s] for s in sync.signals]
     order = np.argsort(np.concatenate([*times, _NONE]), kind="stable")
     site = np.repeat(np.arange(len(times)), [t.size for t in times])[order]
@@ -205,7 +205,7 @@ def _candidates(world: World, sync: Sync) -> Iterator[tuple[SyncSite | None, Syn
 
 
 def _without(world: World, sync: Sync, signal: SyncSite | None, wait: SyncSite | None) -> Sync | None:
-    """The sync without a signal, a wait or one of each; None where its tokens do not work out then."""
+    """The sync without a signal, a wait, or one of each; None if its tokens then no longer match."""
     if (signal and signal not in sync.signals) or (wait and wait not in sync.waits):
         return None
     given, taken = (world.passes[s] if s else _NONE for s in (signal, wait))

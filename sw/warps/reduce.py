@@ -1,9 +1,9 @@
-"""Redundant dependences go: what a sink has already obtained, and what its other edges imply.
+"""Removes redundant dependences: those a sink already knows, and those that its other edges imply.
 
-Vector clocks tell what is known where: for every instance and every warp, the latest instance of that warp
-that is known to be complete. An edge X -> Y is redundant by `OBTAINED` where X is, or reaches, the instance
-directly before Y in Y's warp; by `FULL` also where X reaches, or is before in its warp, the source of another
-edge into Y. What `FULL` leaves is the transitive reduction (docs/warps.md).
+Vector clocks hold what is known: for every instance and every warp, the latest instance of that warp known to
+be complete. An edge X -> Y is redundant under `OBTAINED` if X is, or reaches, the instance directly before Y
+in Y's warp. Under `FULL`, it is also redundant if X reaches, or precedes in its warp, the source of another
+edge into Y. `FULL` leaves the transitive reduction (docs/warps.md).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sw.ir.vector import Array
 
 
 class Reduction(enum.Enum):
-    """Which redundant dependences go."""
+    """Which redundant dependences to remove."""
 
     OBTAINED = "obtained"
     FULL = "full"
 
 
 def reduce(pairs: Array, warp: Array, reduction: Reduction) -> npt.NDArray[np.bool_]:
-    """Which edges stay; `pairs` (n × 2) are source and later sink in another warp, `warp` is by instance.
+    """Which edges to keep; `pairs` (n × 2) are source and later sink in another warp, `warp` is by instance.
 
-    Instances are numbers in sequential order.
+    Instances are numbered in sequential order.
     """
     numbers, columns = np.unique(warp, return_inverse=True)
     place: list[int] = columns.reshape(-1).tolist()

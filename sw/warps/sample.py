@@ -1,9 +1,9 @@
-"""A bounded run of a program, on which the places of waits and signals are chosen.
+"""Samples a bounded run of a program, on which the sites of waits and signals are chosen.
 
-What must be ordered follows from the dependence edges alone (`sw.dependence`). Where to signal and to wait
-is a choice. This module is the one place that follows instances to make it: each loop for its first and its
-last iterations, however many it has. The number of those left out in between is a multiple of the period in
-which the body's buffers are used again, so the iterations on both sides fit together like neighbours.
+The dependence edges alone (`sw.dependence`) say what must be ordered. Where to signal and wait is a choice.
+This module is the only one that follows instances to make it. Of each loop it follows the first and last
+iterations, whatever its trip count. The number of iterations left out is a multiple of the period after which
+the body reuses its buffers, so that the iterations on both sides fit together like neighbours.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NONE: Array = np.empty(0, np.int64)
 
 @dataclass
 class _Rows:
-    """Visits of one block, worked on together: values of variables, and of every loop around the iteration.
+    """Visits of one block, processed together: values of variables, and the iteration of each enclosing loop.
 
-    `place` counts the iterations that are followed, `number` all of them, `skipped` those left out of that
-    loop, and `step` is what its variable grows by.
+    `place` counts the iterations followed, `number` all of them, and `skipped` those left out of the loop.
+    `step` is the increment of the loop variable.
     """
 
     size: int
@@ -74,7 +74,7 @@ class _Rows:
         return self.column(result)
 
     def merge(self, names: Iterable[str], index: Array, some: _Rows) -> None:
-        """Take scalars over from some of the visits."""
+        """Copy scalars back from some of the visits."""
         for name in names:
             if name in some.values:
                 value = self.column(self.values.get(name, 0)).copy()
@@ -96,24 +96,24 @@ def _joined(parts: Sequence[_Rows]) -> _Rows:
 
 @dataclass(frozen=True)
 class Visits:
-    """When control passes a place, in order, and the values of variables there."""
+    """When control passes a site, in order, with the values of variables there."""
 
     times: Array
     rows: _Rows
 
     def holds(self, predicate: Expr) -> Array:
-        """When it passes with a predicate that holds."""
+        """When control passes with a predicate that holds."""
         return self.times[np.flatnonzero(self.rows.of(predicate))]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A bounded run for given values of parameters.
+    """A bounded run for given parameter values.
 
-    `instances` are the visits of each instruction in which it happens, by label; `head` counts the
-    iterations of a loop (by its block) that are followed in front of those left out. `periods` are spans of
-    time (start, end), each one period of a loop of which some are left out. All times are below `end`;
-    `complete` where nothing is left out.
+    `instances` holds by label the visits in which an instruction executes. `head` is the number of iterations
+    of a loop (by its block) followed before those left out. `periods` are time spans (start, end), each one
+    period of a loop that is followed in part. All times are below `end`; `complete` is true if nothing is
+    left out.
     """
 
     program: Program
@@ -127,18 +127,18 @@ class Sample:
     complete: bool
 
     def heads(self, spot: Spot) -> list[int]:
-        """By loop around an instruction: the iterations followed in front of those left out."""
+        """For each loop around an instruction, the iterations followed before those left out."""
         return [self.head.get(spot.gap.block[:length], 0) for _, length in spot.loops]
 
     def flow(self) -> bytes:
-        """When control passes what: equal for runs that differ only in the regions of instructions."""
+        """The control flow: equal for runs that differ only in the regions of instructions."""
         return b"|".join(v.times.tobytes() for v in (*self.gaps.values(), *self.instances.values()))
 
 
 def follow(program: Program, values: Mapping[str, int], reach: int = 1) -> Sample:
-    """Follow a program without `while`; with a larger `reach` so many times as many iterations.
+    """Follow a program without `while`; a larger `reach` follows that many times more iterations.
 
-    Raises `IRError` for what fails at run time, and for a missing parameter.
+    Raises `IRError` for a run-time failure and for a missing parameter.
     """
     for p in program.parameters:
         if p.name not in values:
@@ -150,7 +150,7 @@ def follow(program: Program, values: Mapping[str, int], reach: int = 1) -> Sampl
 
 @dataclass
 class _Follower:
-    """Follows the statements; times follow from the text and the iterations, once all loops are known."""
+    """Executes the statements; times follow from text and iterations once all loops are known."""
 
     reach: int
     gaps: defaultdict[Gap, list[_Rows]] = field(default_factory=lambda: defaultdict(list))
@@ -160,7 +160,7 @@ class _Follower:
     period: dict[Path, int] = field(default_factory=dict)
 
     def body(self, body: Sequence[Statement], path: Path, rows: _Rows) -> None:
-        """Statements one after the other."""
+        """Follow statements in sequence."""
         for position, s in enumerate(body):
             self._pass(Gap(path, position), rows)
             match s:
@@ -187,7 +187,7 @@ class _Follower:
         self.gaps[gap].append(_Rows(**vars(rows) | {"values": dict(rows.values)}))
 
     def loop(self, s: For, path: Path, rows: _Rows) -> None:
-        """The first and last iterations for all visits at once, or one after the other with scalars."""
+        """Follow first and last iterations, for all visits at once or, with scalars, one by one."""
         start, stop, step = (rows.of(e, s.where) for e in (s.start, s.stop, s.step))
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
@@ -220,11 +220,11 @@ class _Follower:
             rows.merge(targets, owner, some)
 
     def head(self, path: Path) -> int:
-        """Iterations that are followed in front of those left out."""
+        """Number of iterations followed before those left out."""
         return HEAD * self.reach + self.period[path]
 
     def sample(self, program: Program, values: Mapping[str, int]) -> Sample:
-        """What was followed, on one line of time."""
+        """What was followed, on one timeline."""
         layout = _Layout(self.most)
         end = layout.block(program.body, (), ())
         gaps = {gap: layout.placed(gap, 0, parts) for gap, parts in self.gaps.items()}
@@ -251,7 +251,7 @@ class _Follower:
 
 @dataclass(frozen=True)
 class _Loop:
-    """The iterations of a loop that are followed, by visit."""
+    """The followed iterations of a loop, by visit."""
 
     variable: str
     start: Array
@@ -261,7 +261,7 @@ class _Loop:
     head: int
 
     def inside(self, rows: _Rows, owner: Array, place: Array) -> _Rows:
-        """Some of the iterations: of which visits of the loop, and which of those followed."""
+        """Some of the iterations: the visit of the loop that each belongs to, and its place among them."""
         inner = rows.take(owner)
         skipped = self.skipped[owner]
         number: Array = np.where(place < self.head, place, place + skipped)
@@ -273,7 +273,7 @@ class _Loop:
 
 @dataclass
 class _Layout:
-    """Times by the text: where statements stand in their block, and how long blocks take."""
+    """Times from the text: the position of statements in their block, and the duration of blocks."""
 
     most: Mapping[Path, int]
     at: dict[Gap, int] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class _Layout:
     loops: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
 
     def block(self, body: Sequence[Statement], path: Path, around: tuple[Path, ...]) -> int:
-        """Lay out a block; how long it takes."""
+        """Lay out a block and return its duration."""
         time = 0
         for position, s in enumerate(body):
             self.at[Gap(path, position)] = time
@@ -303,7 +303,7 @@ class _Layout:
         return time + 1
 
     def placed(self, gap: Gap, behind: int, parts: Sequence[_Rows]) -> Visits:
-        """The visits of a gap, or of what stands directly behind it, in order."""
+        """The visits of a gap, or of the statement right after it, in order."""
         rows = _joined(parts)
         time = self.at[gap] + behind
         time += sum(self.start[gap.block[:n]] for n in range(1, len(gap.block) + 1))
@@ -317,7 +317,7 @@ class _Layout:
 
 
 def _period(loop: For) -> int:
-    """After how many iterations the places in buffers that its body takes repeat."""
+    """The number of iterations after which the body reuses the same places in its buffers."""
     names = {loop.variable, *assigned(loop.body)}
     period = 1
     for s in statements(loop.body):
@@ -331,7 +331,7 @@ def _period(loop: For) -> int:
 
 
 def _modulus(node: Expr) -> int:
-    """What a remainder is by, times what is divided by in it; 1 for anything else."""
+    """The divisor of a remainder, times the divisor inside it; 1 for any other expression."""
     if not isinstance(node, Apply) or not isinstance(node.args[-1], Const):
         return 1
     number = node.args[-1].value

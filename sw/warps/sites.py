@@ -1,7 +1,7 @@
-"""Places in a program where a warp may signal or wait, and when control passes there.
+"""Sites: the places in a program where a warp may signal or wait, and when control passes them.
 
-A gap is a place between two statements of a block; a site is a gap, under a predicate if it has one. Tokens
-are given and taken at sites. Several operations in one gap stand in the order of `Order`.
+A gap is a position between two statements of a block; a site is a gap, optionally with a predicate. Several
+operations in one gap are ordered by `Order`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Path = tuple[tuple[int, int], ...]
 
 
 class Order(enum.IntEnum):
-    """What comes first where several stand in one gap.
+    """The order of operations in one gap.
 
-    Right in front of every signal there is room for a wait that holds it back, and a signal for that. Drains
-    take what tokens are left before others are filled in; then come places where two warps meet. Behind every
-    wait there is room for a signal that gives its room back. Last, a warp passes on what it waited for.
+    Before every signal there is a slot for a wait that holds it back, and one for a signal to that wait.
+    Drains take leftover tokens before others are filled in; then come places where two warps meet. After
+    every wait there is a slot for a signal that returns its room. Last, a warp passes on what it waited for.
     """
 
     ADVANCE = 0
@@ -39,7 +39,7 @@ class Order(enum.IntEnum):
 
 @dataclass(frozen=True, order=True)
 class Gap:
-    """The place in front of the statement of that number, or behind the last one."""
+    """The position before the statement of this number, or after the last one."""
 
     block: Path
     position: int
@@ -47,7 +47,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class SyncSite:
-    """Where tokens are given or taken if the predicate holds, `count` of them."""
+    """A site at which `count` tokens are signalled or taken if the predicate holds."""
 
     gap: Gap
     order: int
@@ -56,15 +56,15 @@ class SyncSite:
 
     @property
     def once(self) -> SyncSite:
-        """The same for one token."""
+        """The same site for one token."""
         return self if self.count == 1 else dataclasses.replace(self, count=1)
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where an instruction stands: its gap is the one in front of it.
+    """The position of an instruction: its gap is the one before it.
 
-    `loops` are those around it, from the outside in, each with the length of the path of its body.
+    `loops` are the enclosing loops, outermost first, each as the length of its body's path.
     """
 
     instruction: Instruction
@@ -72,14 +72,14 @@ class Spot:
     loops: tuple[tuple[For, int], ...]
 
     def ancestor(self, length: int) -> Gap:
-        """The gap in front of the statement that holds it, in the block around of that length."""
+        """The gap before the statement that contains it, in the enclosing block with a path that long."""
         if length == len(self.gap.block):
             return self.gap
         return Gap(self.gap.block[:length], self.gap.block[length][0])
 
 
 def spots(program: Program) -> list[Spot]:
-    """Where every instruction stands, in the order of the text."""
+    """The position of every instruction, in the order of the text."""
     return list(_spots(program.body, (), ()))
 
 
@@ -96,7 +96,7 @@ def _spots(body: tuple[Statement, ...], path: Path, loops: tuple[tuple[For, int]
 
 
 def common(a: Path, b: Path) -> int:
-    """The length of what two paths have in common."""
+    """The length of the common prefix of two paths."""
     n = 0
     while n < min(len(a), len(b)) and a[n] == b[n]:
         n += 1

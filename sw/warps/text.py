@@ -1,7 +1,7 @@
-"""The assembly text of one warp's tile program: the machine's instructions, and two that exist in text only.
+"""Assembly text of one warp's tile program, with two pseudo-instructions that exist only as text.
 
-`op LABEL` executes the instruction LABEL of the tile program, one that is none of the machine's or whose
-regions have no places yet. `arg r1, NAME` puts a parameter of the program into a register.
+`op LABEL` executes the instruction LABEL of the tile program: one that the machine does not have, or whose
+regions have no addresses yet. `arg r1, NAME` puts a parameter of the program into a register.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def warp_assembly(
 
 
 def assembly(program: Program, config: MachineConfig, name: str) -> str:
-    """The text of a warp's program, ended by `halt`; `hw.assembly.assemble` reads it if nothing is pseudo.
+    """The text of a warp's program, with a final `halt`; without pseudo-instructions it can be assembled.
 
-    `program` has the instructions of one warp. `name` stands before messages. Raises `InputError` when
-    registers, loop depth, channels or instruction memory of the configuration do not suffice, and for what a
+    `program` has the instructions of one warp. `name` starts every message. Raises `InputError` if registers,
+    loop depth, channels or instruction memory of the configuration are too small, and for anything that a
     warp cannot execute.
     """
     program = bare(program)
@@ -59,7 +59,7 @@ def assembly(program: Program, config: MachineConfig, name: str) -> str:
 
 
 def bare(program: Program) -> Program:
-    """The program with what will be `op LABEL` without its regions, which no register needs to hold."""
+    """The program without the regions of future `op LABEL`s, which need no registers."""
     return dataclasses.replace(program, body=replaced(program.body, _bare))
 
 
@@ -68,7 +68,7 @@ def _bare(s: Instruction) -> tuple[Statement, ...]:
 
 
 def is_bound(s: Instruction) -> bool:
-    """Whether an instruction is the machine's, with values for all that its registers hold."""
+    """Whether an instruction is one of the machine's, with a value for every register operand."""
     if s.name in ("wait", "signal"):
         return True
     if not is_engine(s) or any(isinstance(o, Region) for _, o in s.operands):

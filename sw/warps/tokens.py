@@ -1,8 +1,8 @@
-"""Tokens that one warp gives another: which wait takes which signal, and what that orders.
+"""Tokens between warps: which wait takes which signal, and what that orders.
 
-The n-th wait of a channel takes the n-th token. `lead` tokens are there at the start, so wait n takes the
-token of signal n - lead. Everything that the signalling warp does before that signal then happens before
-everything that the waiting warp does behind the wait.
+The n-th wait of a channel takes the n-th token. `lead` tokens are in the channel at the start, so wait n
+takes the token of signal n - lead. Everything that the signalling warp does before that signal then happens
+before everything that the waiting warp does after the wait.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SCALE, _RANKS, _FIRST = 24, 16, 64
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Two instructions of the text whose instances are to be ordered: pairs of their times (n × 2).
+    """Two instructions whose instances must be ordered, with the times of each pair (n × 2).
 
-    `data` tells of a sink that reads what the source wrote.
+    `data` is true if the sink reads what the source wrote.
     """
 
     source: Spot
@@ -48,28 +48,28 @@ class Demand:
 
     @functools.cached_property
     def warps(self) -> Pair:
-        """Who signals, who waits."""
+        """The signalling and the waiting warp."""
         return warp_of(self.source.instruction), warp_of(self.sink.instruction)
 
     def times(self, world: World) -> tuple[Array, Array]:
-        """Times of the instances that are to be ordered, the earlier ones and the later ones."""
+        """Times of the instances to be ordered: earlier ones, later ones."""
         return self.pairs[:, 0], self.pairs[:, 1]
 
 
 @dataclass(frozen=True, eq=False)
 class Leg(Demand):
-    """A part of the way from source to sink; `relay` is where the third warp waits, if it starts there."""
+    """A part of the path from source to sink; `relay` is where the third warp waits, if it starts there."""
 
     legs: Pair
     relay: SyncSite | None = None
 
     @property
     def warps(self) -> Pair:
-        """Who signals, who waits."""
+        """The signalling and the waiting warp."""
         return self.legs
 
     def times(self, world: World) -> tuple[Array, Array]:
-        """Times of what is to be ordered: from the source to the sink, or from the third warp's last wait."""
+        """Times to be ordered: from the source to the sink, or from the third warp's last wait."""
         sources, sinks = super().times(world)
         if self.relay is None:
             return sources, sinks
@@ -78,15 +78,15 @@ class Leg(Demand):
 
 
 def onwards(wait: SyncSite) -> tuple[SyncSite, SyncSite]:
-    """Where a third warp passes on what it waited for, and where that is awaited."""
+    """The sites at which a third warp passes on what it waited for, and at which that is awaited."""
     return dataclasses.replace(wait, order=Order.PASS), dataclasses.replace(wait, order=Order.PASSED)
 
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """A signal must not come before there is room in its channel: before so many waits were made.
+    """Back-pressure: a signal may fire only after enough waits, or its channel overflows.
 
-    `signals` and `waits` are those of the channel; signal n is ordered behind wait n - `room`.
+    `signals` and `waits` are those of the channel; signal n is ordered after wait n - `room`.
     """
 
     warps: Pair
@@ -98,7 +98,7 @@ class Room:
 
     @property
     def gaps(self) -> list[tuple[Gap, Gap]]:
-        """Where waits and signals of the channel stand: wait n - `room`, or another one, and signal n."""
+        """The gaps of wait n - `room`, or of another wait, and of signal n."""
         skipped = self.room if len(self.signals) == len(self.waits) > self.room else 0
         signals = [Gap(s.gap.block, s.gap.position - 1) for s in self.signals[skipped:]]
         return list(zip((w.gap for w in self.waits), signals, strict=False))
@@ -112,7 +112,7 @@ class Room:
         return once and 0 < self.room < len(self.signals)
 
     def times(self, world: World) -> tuple[Array, Array]:
-        """Times of the waits and signals that are to be ordered."""
+        """Times of the waits and signals to be ordered."""
         given, taken = world.times(self.signals), world.times(self.waits)
         number = world.number(given, given)
         held = (number > self.room) & (number <= world.count(taken, given) + self.room)
@@ -127,14 +127,14 @@ def _placed(times: Array, start: int) -> Array:
 
 
 def warp_of(s: Instruction) -> int:
-    """The warp of an instruction that has one."""
+    """The warp of an instruction, which must have one."""
     assert s.warp is not None
     return s.warp
 
 
 @dataclass(frozen=True, eq=False)
 class Sync:
-    """Sites at which one warp signals and another one waits, with tokens in advance, and why."""
+    """Sites at which one warp signals and another waits, with tokens in advance, and the reasons for it."""
 
     warps: Pair
     signals: tuple[SyncSite, ...]
@@ -144,14 +144,14 @@ class Sync:
 
     @property
     def data(self) -> bool:
-        """Whether a sink of it reads what its source wrote."""
+        """Whether any of its sinks reads what the source wrote."""
         return any(isinstance(d, Demand) and d.data for d in self.demands)
 
 
 class World:
-    """Samples of a program, one after the other on one line of time.
+    """Samples of a program on one timeline.
 
-    Every run starts with channels as they are at the start. `depth` counts the tokens that a channel holds.
+    Every run starts with the initial state of the channels. `depth` is the number of tokens a channel holds.
     """
 
     def __init__(self, program: Program, samples: Sequence[Sample], depth: int):
@@ -177,7 +177,7 @@ class World:
         self.tokens = functools.lru_cache(maxsize=128)(self._tokens)
 
     def add(self, sites: Iterable[SyncSite]) -> None:
-        """Find out when control passes these sites, where that is not known yet."""
+        """Find out when control passes these sites, if that is not known yet."""
         for site in (s.once for s in sites):
             if site in self.passes:
                 continue
@@ -190,19 +190,18 @@ class World:
             self.passes[site] = np.concatenate(found) + (((site.order + _FIRST) << _RANKS) + rank)
 
     def first(self, site: SyncSite) -> int:
-        """When control passes a site first; sites that it never passes come first."""
+        """When control first passes a site; sites that are never passed come first."""
         times = self.times((site,))
         return int(times[0]) if times.size else -1
 
     def placed(self, run: int, times: Array) -> Array:
-        """Times of a sample on the line of time."""
+        """Times of a sample on the common timeline."""
         return _placed(times, self.starts[run])
 
     def keeps_pace(self, given: Array, taken: Array) -> bool:
-        """Whether as many tokens are taken as given in each period of a loop that is followed in part.
+        """Whether each period of a partly followed loop takes as many tokens as it signals.
 
-        Then the iterations that are left out, any number of periods, hold no more tokens than those followed,
-        and leave as many.
+        If so, the iterations left out hold no more tokens than those followed, and leave as many behind.
         """
         signals, waits = (np.diff(np.searchsorted(t, self.periods), axis=1) for t in (given, taken))
         return bool(np.array_equal(signals, waits))
@@ -218,7 +217,7 @@ class World:
         return self._keep(sites, np.sort(np.concatenate([_NONE, *parts])))
 
     def less(self, sites: tuple[SyncSite, ...], gone: SyncSite | None) -> tuple[SyncSite, ...]:
-        """The sites, each of which counts once, without one."""
+        """The sites without one of them; each counts once."""
         if gone is None:
             return sites
         left, times = list(sites), self.times(sites)
@@ -234,26 +233,26 @@ class World:
         return times
 
     def number(self, events: Array, times: Array) -> Array:
-        """How many of some events came up to and including these times, each counted in its own run."""
+        """Number of events up to and including these times, each within its own run."""
         return events.searchsorted(times, side="right") - self._earlier(events, times)
 
     def count(self, events: Array, times: Array) -> Array:
-        """How many of some events there are in the runs that these times are of."""
+        """Number of events in the runs that these times belong to."""
         counts: Array = np.array(self.each(events), np.int64)[self._run(times)]
         return counts
 
     def pick(self, events: Array, times: Array, number: Array) -> Array:
-        """When the events of these numbers, from 1, come in the runs that these times are of."""
+        """Times of the events with these numbers, from 1, in the runs that these times belong to."""
         found: Array = events[self._earlier(events, times) + number - 1]
         return found
 
     def each(self, events: Array) -> list[int]:
-        """How many events are in each run."""
+        """Number of events in each run."""
         ends = [*events.searchsorted(self.starts).tolist(), events.size]
         return [end - start for start, end in pairwise(ends)]
 
     def _earlier(self, events: Array, times: Array) -> Array | int:
-        """How many events are in runs before those that these times are of."""
+        """Number of events in the runs before those that these times belong to."""
         return events.searchsorted(self.starts)[self._run(times)] if self.starts.size > 1 else 0
 
     def _run(self, times: Array) -> Array:
@@ -262,10 +261,10 @@ class World:
     def lead(
         self, signals: tuple[SyncSite, ...], waits: tuple[SyncSite, ...], demands: Iterable[Wanted]
     ) -> int | None:
-        """The most tokens in advance, as far as a channel holds them, that still order what is demanded.
+        """The most tokens in advance, up to the depth of a channel, that still enforce the demands.
 
-        None where no number does, where signals and waits are not equally many, or where a wait would take a
-        token of a signal that comes later in the program, which could block both.
+        None if no number does, if signals and waits differ in number, or if a wait would take a token of a
+        signal that comes later in the program, which could block both.
         """
         lead = self.depth
         given, taken = self.times(signals), self.times(waits)
@@ -294,16 +293,16 @@ class World:
         return lead
 
     def held(self, sync: Sync) -> int:
-        """How strict a sync is: how many operations those of the waiting warp await, summed up."""
+        """How strict a sync is: the number of operations awaited by those of the waiting warp, summed up."""
         signaller, waiter = (self.of_warp[w] for w in sync.warps)
         latest = self.awaited(self.told((sync,)), waiter)
         awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
         return int(awaited.sum())
 
     def awaited(self, channel: Told, times: Array) -> Array:
-        """By times of a warp that waits: up to when the one that signals is known to be complete.
+        """By times of a waiting warp: the time up to which the signalling warp is known to be complete.
 
-        A time of -1 stands for nothing known.
+        -1 means that nothing is known.
         """
         waits, told = channel
         found: Array = told[waits.searchsorted(times, side="right")]
@@ -316,7 +315,7 @@ class World:
         return told(waits, tokens)
 
     def taken(self, syncs: Sequence[Sync]) -> tuple[Array, Array, Array]:
-        """The waits of syncs between the same two warps in order, their tokens, and each one's sync."""
+        """The waits of syncs between the same two warps in order, with their tokens and syncs."""
         waits = [self.times(s.waits) for s in syncs]
         every = np.concatenate(waits)
         order = np.argsort(every, kind="stable")
@@ -325,7 +324,7 @@ class World:
         return every[order], tokens[order], owners[order]
 
     def _tokens(self, sync: Sync) -> Array:
-        """By wait: when the token that it takes is given; -1 for one in advance."""
+        """By wait: when its token is signalled; -1 for one in advance."""
         given, taken = self.times(sync.signals), self.times(sync.waits)
         found = np.full(taken.size, -1, np.int64)
         number = np.arange(1, taken.size + 1) - self._earlier(taken, taken) - sync.lead
@@ -339,7 +338,7 @@ class World:
 
 
 def told(waits: Array, tokens: Array) -> Told:
-    """The waits of a channel, and the latest token that was taken before each and at the end."""
+    """The waits of a channel, and the latest token taken before each one and at the end."""
     return waits, np.maximum.accumulate(np.append(-1, tokens))
 
 
@@ -352,12 +351,12 @@ def by_pair(syncs: Iterable[Sync]) -> dict[Pair, list[Sync]]:
 
 
 def channels_of(world: World, syncs: Iterable[Sync]) -> dict[Pair, Told]:
-    """What each warp tells others by syncs."""
+    """What each warp learns from other warps through syncs."""
     return {pair: world.told(tuple(own)) for pair, own in by_pair(syncs).items()}
 
 
 def known(world: World, channels: Mapping[Pair, Told], warp: int, times: Array) -> dict[int, Array]:
-    """For one warp at its times: up to when every warp is known to be complete, through any others."""
+    """For one warp at its times: when every other warp is known to be complete, directly or indirectly."""
     found: dict[int, Array] = {warp: times}
     changed = {warp}
     while changed:
@@ -374,7 +373,7 @@ def known(world: World, channels: Mapping[Pair, Told], warp: int, times: Array) 
 
 
 def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Iterator[Wanted]:
-    """The demands that syncs do not meet, by themselves or through other warps; sink by sink."""
+    """The demands that syncs do not meet, directly or through other warps, sink by sink."""
     by_sink: dict[int, list[Wanted]] = {}
     channels = channels_of(world, syncs)
     for demand in demands:
@@ -392,6 +391,6 @@ def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Ite
 
 
 def room_of(world: World, sync: Sync) -> Room:
-    """What keeps the channel of a sync from overflowing."""
+    """The condition that keeps the channel of a sync from overflowing."""
     signaller, waiter = sync.warps
     return Room((waiter, signaller), sync.signals, sync.waits, world.depth - sync.lead, sync.demands)

@@ -1,7 +1,7 @@
-"""Unrolled programs: every instance of every instruction as an instruction of its own, without loops.
+"""Unrolled programs: every instance of every instruction becomes an instruction; there are no loops.
 
-What is known is computed on the way. What parameters decide stays: branches, predicates, and the iterations
-of a loop whose bounds they are in, each under a branch.
+Everything that is known is evaluated on the way. What depends on parameters stays: branches, predicates, and
+the iterations of a loop with such bounds, each under a branch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST = 1 << 16
 
 @dataclass(frozen=True)
 class Unrolled:
-    """A program without loops; `instances` says by label which instance of the source an instruction is."""
+    """A program without loops; `instances` maps a label to the source instance that it stands for."""
 
     program: Program
     instances: Mapping[str, Instance]
@@ -48,7 +48,7 @@ class Unrolled:
         return str(self.instances.get(label, label))
 
     def labelled(self, program: Program) -> Program:
-        """The program with instructions named as in the source, of which texts name the next instance."""
+        """The program with labels as in the source; in texts, a label means its next instance."""
 
         def named(s: Instruction) -> tuple[Statement, ...]:
             known = self.instances.get(s.label)
@@ -57,7 +57,7 @@ class Unrolled:
         return dataclasses.replace(program, body=replaced(program.body, named))
 
     def fits(self, config: MachineConfig) -> None:
-        """Raise `InputError` where operations alone need more words than a warp has."""
+        """Raise `InputError` if the operations alone exceed the instruction memory of a warp."""
         by_warp: defaultdict[int | None, list[str]] = defaultdict(list)
         for s in instructions(self.program):
             by_warp[s.warp].append(self.name(s.label))
@@ -72,8 +72,8 @@ class Unrolled:
 def unrolled(program: Program) -> Unrolled:
     """The program of all instances.
 
-    Raises `IRError` for a `while`, for a loop whose number of iterations has no bound, and for more than
-    `LARGEST` instructions.
+    Raises `IRError` for a `while`, for a loop without a bound on its trip count, and for more than `LARGEST`
+    instructions.
     """
     refuse(program)
     made = _Unroller(used_names(program))
@@ -82,7 +82,7 @@ def unrolled(program: Program) -> Unrolled:
 
 
 def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
-    """The expression with what is known put in and computed; a division by zero stays."""
+    """The expression with known values inserted and evaluated; a division by zero stays."""
     if isinstance(expr, Var):
         return known.get(expr.name, expr)
     if not isinstance(expr, Apply):
@@ -98,7 +98,7 @@ def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
 
 
 def _needed(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """The statements without scalars that nothing reads, and without empty branches."""
+    """The statements without unused scalars and without empty branches."""
     while (left := _without(body, uses(body))) != body:
         body = left
     return body
@@ -110,7 +110,7 @@ def _without(body: tuple[Statement, ...], read: Container[str]) -> tuple[Stateme
 
 @dataclass
 class _Unroller:
-    """Names in use, and the instances made so far."""
+    """The names in use, and the instances made so far."""
 
     names: set[str]
     instances: dict[str, Instance] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class _Unroller:
     def body(
         self, body: tuple[Statement, ...], known: dict[str, Expr], iteration: tuple[int, ...]
     ) -> tuple[Statement, ...]:
-        """Statements in one iteration of the loops around; `known` gains and loses what they assign."""
+        """Unroll statements in one iteration of the enclosing loops, and update `known`."""
         made: list[Statement] = []
         for s in body:
             match s:
@@ -162,7 +162,7 @@ class _Unroller:
         return [dataclasses.replace(changed, label=label, when=when)]
 
     def branch(self, s: If, known: dict[str, Expr], iteration: tuple[int, ...]) -> list[Statement]:
-        """The side that is taken, or both where that is not known."""
+        """The side that is taken, or both if that is not known."""
         condition = evaluated(s.condition, known)
         if isinstance(condition, Const):
             return list(self.body(s.body if condition.value else s.orelse, known, iteration))
@@ -172,7 +172,7 @@ class _Unroller:
         return [dataclasses.replace(s, condition=condition, body=body, orelse=orelse)]
 
     def loop(self, s: For, known: dict[str, Expr], iteration: tuple[int, ...]) -> list[Statement]:
-        """All iterations; where bounds are not known as many as there can be, each under a branch."""
+        """All iterations; if the bounds are not known, as many as there can be, each under a branch."""
         start, stop, step = (evaluated(e, known) for e in (s.start, s.stop, s.step))
         made: list[Statement] = []
         if isinstance(start, Const) and isinstance(stop, Const) and isinstance(step, Const) and step.value:
@@ -205,7 +205,7 @@ class _Unroller:
         return made
 
     def kept(self, expr: Expr, targets: set[str], made: list[Statement]) -> Expr:
-        """The expression, or a scalar with its value now if it depends on what the loop assigns."""
+        """The expression, or a scalar with its current value if it depends on what the loop assigns."""
         if not any(v.name in targets for v in expr.variables()):
             return expr
         name = self.fresh("bound")
@@ -215,6 +215,6 @@ class _Unroller:
 
 
 def _meet(known: dict[str, Expr], then: Mapping[str, Expr], other: Mapping[str, Expr]) -> None:
-    """Set what is known to what both sides agree on."""
+    """Restrict what is known to what both sides agree on."""
     known.clear()
     known.update((name, value) for name, value in then.items() if other.get(name) == value)

@@ -217,7 +217,7 @@ def test_arrays_that_no_buffer_holds_are_refused() -> None:
 
 def test_a_machine_without_grid_is_refused() -> None:
     kernel = from_function(KERNELS, "prefix_sum")
-    with pytest.raises(InputError, match="a kernel needs a machine with a grid, 'test' has none"):
+    with pytest.raises(InputError, match="a kernel needs a machine with a CGRA, 'test' has none"):
         prepare_kernel(kernel, arguments(kernel, {}, 3), lambda scratch, out: load("test").replace(cgra=None))
 
 

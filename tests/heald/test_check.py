@@ -54,7 +54,7 @@ def test_right_programs(heald: Any, file: Path) -> None:
     }
     ended = heald("check", file, programs(file, {"programs": TEXTS, "channel_count": 2}))
     assert ended.code == 0
-    assert "right (exact): 9 dependences between 13 instances are enforced over 2 choices" in ended.out
+    assert "correct (exact): 9 dependences between 13 instances are enforced over 2 choices" in ended.out
     assert "no deadlock" in ended.out
 
 

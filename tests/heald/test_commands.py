@@ -61,7 +61,7 @@ def test_config_lists_shows_and_checks_presets(heald: Any, tmp_path: Path) -> No
         ("rows = 'many'", "must be a whole number from 2 to 64, not 'many'"),
         ("raws = 4", "unknown field 'raws'"),
         ("rows = ", "not valid TOML"),
-        ("preset = 'none'", "unknown preset 'none'; known are default"),
+        ("preset = 'none'", "unknown preset 'none'; valid are default"),
         ("acc_bytes = 64", "acc_bytes must give each of the 2 banks the 16 rows"),
         ("\x00", "not valid TOML"),
     ],

@@ -165,7 +165,7 @@ def test_what_cannot_be_compared_is_refused_before_the_run(
     for name, source in (("problem", hd.matmul(4, 4, 4)), ("program", program)):
         hd.compile(source, "test").save(tmp_path / name)
         ended = heald("run", tmp_path / name, "--sim", "cpp", "--compare", "onnxruntime", "--json")
-        needed = f"a comparison with onnxruntime needs an ONNX model, {tmp_path / name} is none"
+        needed = f"a comparison with onnxruntime needs an ONNX model, and {tmp_path / name} is not one"
         assert (ended.code, ended.out, ended.err) == (2, "", f"heald: {needed}\n")
     made = matmul_integer((4, 4), (4, 4))
     made.opset_import[0].version = 999

@@ -35,10 +35,10 @@ def test_the_temporary_file_keeps_the_ending_and_the_users_permissions(tmp_path:
 def test_places_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place, text in (
-        (tmp_path, f"^{tmp_path}: must be a file, not a directory: name one in it$"),
+        (tmp_path, f"^{tmp_path}: must be a file, not a directory: name one inside it$"),
         (tmp_path / "a" / "b", "does not exist: make it first, or name another$"),
         (tmp_path / "file" / "b", f"directory {tmp_path}/file is a file: name another$"),
-        (tmp_path / ("x" * 300), "cannot be written: File name too long; name another place$"),
+        (tmp_path / ("x" * 300), "cannot be written: File name too long; choose another path$"),
     ):
         with pytest.raises(InputError, match=text):
             check_writable(place)

@@ -88,7 +88,7 @@ def test_standard_output_that_cannot_be_written(line: str, code: int, told: str)
     ("error", "code", "told"),
     [
         (OSError(errno.ENOSPC, "No space left", "/x"), 2, "/x: cannot be read or written: No space left"),
-        (MemoryError("8 TiB"), 2, "the memory does not suffice: 8 TiB"),
+        (MemoryError("8 TiB"), 2, "out of memory: 8 TiB"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), 70, "internal error: FileNotFoundError"),
         (RecursionError("deep"), 70, "internal error: RecursionError"),
         (EOFError("early"), 70, "internal error: EOFError"),

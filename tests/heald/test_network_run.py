@@ -125,7 +125,7 @@ def test_files_for_people_hold_the_run(heald: Any, tmp_path: Path) -> None:
     assert json.loads(trace.read_text())["traceEvents"]
     ended = heald("run", save(tmp_path, hosted()), *RUN, "--allow-host", "--waves", waves)
     assert ended.code == 2
-    assert "--waves must be given for one program, this model is 2" in ended.err
+    assert "--waves must be of one program, this model has 2" in ended.err
 
 
 def test_the_host_works_between_programs(heald: Any, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_broken_models_and_wrong_inputs_are_refused(heald: Any, tmp_path: Path) 
     assert "array 'x' must hold numbers" in ended.err
     assert "pickle" not in ended.err
     no_grid = heald("run", path, *RUN, "--set", "cgra=none")
-    assert (no_grid.code, "must have a grid" in no_grid.err) == (2, True)
+    assert (no_grid.code, "must have a CGRA" in no_grid.err) == (2, True)
     assert "--refine goes with" in heald("run", path, *RUN, "--refine", "2").err
     assert "--allow-host goes with a model" in heald("run", "--matmul", "4x4x4", "--allow-host").err
 

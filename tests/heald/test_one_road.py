@@ -129,8 +129,8 @@ def test_every_way_takes_the_same_cycles(
     compiled = heald("compile", model, "--hw", hw, "-o", folder)
     if config.cgra is None and name in OTHERS:
         assert (ran.code, compiled.code) == (2, 2)
-        assert "must have a grid (cgra), it has none" in ran.err
-        with pytest.raises(InputError, match="must have a grid"):
+        assert "must have a CGRA, it has none" in ran.err
+        with pytest.raises(InputError, match="must have a CGRA"):
             explored(proto, config)
         return
     assert (ran.code, compiled.code) == (0, 0), ran.err + compiled.err
@@ -198,13 +198,13 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     model.write_bytes(proto.SerializeToString())
     refused = heald("run", model, "--hw", hw)
     assert refused.code == 2
-    assert "(Softmax): machine 'test' must have a grid (cgra), it has none; " in refused.err
+    assert "(Softmax): machine 'test' must have a CGRA, it has none; " in refused.err
     assert refused.err.endswith("; --set cgra=torus4x4 would do, or --allow-host leaves it to the host\n")
     ran = heald("run", model, "--hw", hw, "--allow-host", "--json")
     assert ran.code == 0, ran.err
     run = json.loads(ran.out)
     hosted = {o["name"]: o["why"] for o in run["operators"] if o["where"] == "host"}
-    assert "machine 'test' must have a grid (cgra), it has none" in hosted["n2"]
+    assert "machine 'test' must have a CGRA, it has none" in hosted["n2"]
     assert [o["op"] for o in run["operators"] if o["where"] == "machine"] == ["MatMulInteger"]
     assert heald("compile", model, "--hw", hw, "--allow-host", "-o", folder).code == 0
     again = json.loads(heald("run", folder, "--json").out)

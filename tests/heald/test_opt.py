@@ -101,7 +101,7 @@ def test_passes_by_name() -> None:
     [
         (
             ["-p", "fold"],
-            "pass 'fold' is unknown; there are canonicalize, hoist, strength-reduce, dead-store, ",
+            "pass 'fold' is unknown; valid are canonicalize, hoist, strength-reduce, dead-store, ",
         ),
         (["-p", "hoist,"], "pass '' is unknown"),
         (["--registers", "0"], "0 is not in the range"),

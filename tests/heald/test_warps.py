@@ -62,7 +62,7 @@ def test_people_see_edges_channels_and_programs(heald: Any, file: Path) -> None:
     assert "C[1] -> P4[0]   resource           4" in ended.out
     assert "C[0] -> P7      resource, dropped" in ended.out
     assert "op C4" in ended.out
-    assert "6 channels; right (exact)" in ended.out
+    assert "6 channels; correct (exact)" in ended.out
 
 
 def test_pictures(heald: Any, file: Path, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_wrong_assembly_names_line_and_reason(text: str, message: str) -> None:
         ("add r9, r1, r1", "r9"),
         ("@r8 nop", "predicate r8"),
         ("param 60, r1", "parameter 60"),
-        ("cgra r1, r2, r3, r4", "cgra needs a machine with a CGRA grid"),
+        ("cgra r1, r2, r3, r4", "cgra needs a machine with a CGRA"),
         ("load_b_conv r1, r2, r3, r4", "load_b_conv needs a machine with convolutions = true"),
         (".word 0", "no such opcode"),
     ],

@@ -87,7 +87,7 @@ _STORE = {"memory": 0, "source": 0, "rows": 1, "bytes": 16}
         ("gemm", _GEMM | {"c": 256}, "found word of the accumulator 256, expected at most 255"),
         ("store", _STORE | {"rows": 0}, "found rows = 0, bytes = 16, expected at least 1"),
         ("store_scratch", _STORE | {"source": 4}, "found source = 4, expected a multiple of 8"),
-        ("store_out", _STORE, "found store_out, which needs a CGRA grid, expected an operation"),
+        ("store_out", _STORE, "found store_out, which needs a CGRA, expected an operation"),
     ],
 )
 def test_what_the_machine_stops_at_is_refused(name: str, operands: dict[str, int], message: str) -> None:

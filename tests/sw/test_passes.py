@@ -66,7 +66,7 @@ def test_the_names_of_passes_are_their_own() -> None:
 
 @pytest.mark.parametrize("text", ["fold", "hoist,,hoist", "Hoist", ","])
 def test_unknown_passes(text: str) -> None:
-    with pytest.raises(InputError, match=r"^pass .* is unknown; there are canonicalize, hoist, "):
+    with pytest.raises(InputError, match=r"^pass .* is unknown; valid are canonicalize, hoist, "):
         named(text)
     assert named(" hoist , dead-store", registers=8) == [Hoist(8), DeadStore()]
     assert named("  ") == []

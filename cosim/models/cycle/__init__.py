@@ -1,4 +1,4 @@
-"""The event-driven cycle model: what a machine does with a job, and when, without stepping cycles.
+"""The event-driven cycle model: predicts what a machine does with a job, and when, without stepping cycles.
 
 `predict(config, job)` executes the programs of all warps and computes the cycle of every issue, completion
 and signal, of everything that the grid stores, the counters, and the error if the job provokes one. It is

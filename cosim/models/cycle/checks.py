@@ -1,4 +1,4 @@
-"""What an operation must keep to: operands, buffers, windows. Each check finds the first fault or None."""
+"""Checks of operations: operands, buffers, windows. Each returns the first fault or None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of memory and buffers as operations issue, for what depends on them: the grid.
+"""Contents of memory and buffers when operations issue, which the results of the CGRA depend on.
 
 An operation does all that it does when it issues. That is right for programs that order operations which
 touch the same bytes; where they race, the machine may read other bytes than the model.

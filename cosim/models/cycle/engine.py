@@ -1,4 +1,4 @@
-"""What the schedules of all engines have."""
+"""The common part of all engines' schedules."""
 
 from __future__ import annotations
 

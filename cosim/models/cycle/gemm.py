@@ -1,4 +1,4 @@
-"""The GEMM array: fixed durations once taken, and the cycles in which it reads accumulator banks."""
+"""The GEMM array: fixed durations once an operation is taken, and the cycles of its accumulator reads."""
 
 from __future__ import annotations
 

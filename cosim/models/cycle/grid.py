@@ -1,4 +1,4 @@
-"""The grid: what launches do is known when they issue, their cycles as time goes on.
+"""The CGRA: the effects of a launch are known when it issues, and its cycles as time goes on.
 
 Storer and array come before the grid at every bank, and what they read depends on warps that may wait for
 the grid. So launches are followed only as far as nothing can change any more (`advance`): the machine knows

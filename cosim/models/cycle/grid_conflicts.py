@@ -1,4 +1,4 @@
-"""In which cycles storer and array read what the grid may want to read."""
+"""The cycles in which storer and array read banks that the CGRA may want to read."""
 
 from __future__ import annotations
 

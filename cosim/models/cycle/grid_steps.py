@@ -1,4 +1,4 @@
-"""What a launch does to memory, step by step, and how long each step takes where nobody else is in its way.
+"""What a launch of the CGRA does to memory in each step, and how long each step takes without conflicts.
 
 Values do not depend on time: a step takes as long as its accesses need, and nothing else changes. So a launch
 is executed as soon as it issues, and its cycles follow when those of storer and array are known (`grid`).

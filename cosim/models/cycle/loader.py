@@ -1,4 +1,4 @@
-"""A loader: every operation in closed form, since it waits for nothing but its port and its own past."""
+"""A loader: every operation in closed form, since it waits only for its port and its own past."""
 
 from __future__ import annotations
 

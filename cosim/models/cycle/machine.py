@@ -1,4 +1,4 @@
-"""The event loop: attempts to issue and fires of signals, in order of time.
+"""The event queue of the cycle model: instruction issues and signal deliveries in time order.
 
 Warps take turns; in a turn an instruction issues, then a signal fires: a token, room in a queue and room for
 a signal that appear in cycle t count from t + 1 on. Completions need no events of their own; engines know

@@ -1,4 +1,4 @@
-"""When a memory port accepts requests: the n-th available cycle by arithmetic or by table lookup."""
+"""When a memory port accepts requests: the n-th free cycle, by arithmetic or table lookup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a `load_b_conv`: how many there are, which request a memory word, which one fails.
+"""The steps of a `load_b_conv`: their number, which of them request a memory word, which one fails.
 
 An image row that the kernel uses takes, for every channel and every beat, one step for each kernel element
 that lands on it. Only the first step of a beat may wait for memory, so an operation is known by its number

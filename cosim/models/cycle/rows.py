@@ -1,4 +1,4 @@
-"""Beats of strided rows: how many each row takes at its alignment, and where they start."""
+"""Beats of strided rows: how many each row takes for its alignment, and where they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What warps share, and who uses what alone.
+"""Which channels and engines warps share, and which belong to one warp alone.
 
 A channel that only one warp waits on leaves nothing to the order of events: tokens only become more until
 that warp takes one. If only one warp signals to it, too, even the cycles of later tokens are known ahead.

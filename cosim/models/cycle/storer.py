@@ -1,4 +1,4 @@
-"""The storer: a schedule that can be revised while the array's accumulator reads are not all known.
+"""The storer: a schedule that is revised as the array's accumulator reads become known.
 
 Beats that meet no conflict flow in closed form: once the output is never empty, beat i leaves the read
 stage when beat i-3 is accepted, and acceptances are successive available cycles of the port. Single

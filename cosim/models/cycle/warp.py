@@ -1,4 +1,4 @@
-"""The turns of one warp: runs ahead through everything that no other warp can hold.
+"""The turns of one warp, which runs ahead through everything that no other warp can delay.
 
 Registers, loops and jumps depend on nothing outside the warp, and what it uses alone only on
 what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.

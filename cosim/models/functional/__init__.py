@@ -1,4 +1,4 @@
-"""What operations of the machine do to memory and buffers, without their timing."""
+"""Functional model: what the machine's operations do to memory and buffers, without timing."""
 
 from cosim.models.functional.memories import Memories, OperationError
 from cosim.models.functional.sequential import execute

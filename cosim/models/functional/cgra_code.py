@@ -1,4 +1,4 @@
-"""A configuration of the grid as a Python function that executes its steps.
+"""Translates a configuration of the CGRA into a Python function that executes its steps.
 
 What muxes choose is fixed by a configuration, so it is looked up once and written as text: a launch of
 thousands of steps then executes only what moves a value. What launches change (patched constants, arrays,

@@ -1,4 +1,4 @@
-"""Execution of a sequential tile program whose instructions are operations of the machine."""
+"""Executes a sequential tile program whose instructions are operations of the machine."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ const Filter = (() => {
 
   function compare(points, name, operator, text) {
     const get = points.field(name);
-    if (!get) throw new Error(`there is no ${name}; known are ${[...points.fields.keys()].join(", ")}`);
+    if (!get) throw new Error(`there is no ${name}; valid are ${[...points.fields.keys()].join(", ")}`);
     if (operator === "~") return i => contains(get(i), text.toLowerCase());
     if (operator === "=") return oneOf(get, text);
     if (operator === "!=") {

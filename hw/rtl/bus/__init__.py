@@ -1,1 +1,1 @@
-"""Buses around the machine: AXI4, a UART bridge, board tops."""
+"""Bus interfaces around the machine: AXI4, a UART bridge, board tops."""

@@ -1,4 +1,4 @@
-"""Two AXI4 masters on one slave."""
+"""Arbiter of two AXI4 masters on one slave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hw.rtl.bus.reader import take_turns
 
 
 class Arbiter(Component):
-    """Masters `first` and `second`; the highest bit of AxID on `bus` tells whose a transfer is.
+    """Masters `first` and `second`; the highest bit of AxID on `bus` identifies the master.
 
     Reads and writes are arbitrated apart, burst by burst, in turns. W belongs to one master from its AW to
     WLAST, so no data go out before their address.
@@ -58,7 +58,7 @@ class Arbiter(Component):
         return m
 
     def _addresses(self, m: Module, name: str, blocked: Signal | None) -> Any:
-        """Arbitrate a channel of addresses; returns who goes on in this cycle."""
+        """Arbitrate an address channel; returns which master proceeds in this cycle."""
         out = getattr(self.bus, name)
         m.submodules[name] = queue = StreamBuffer(out.payload.shape())
         connect(m, queue.o, flipped(out))

@@ -1,4 +1,4 @@
-"""AXI4 and AXI4-Lite as bundles of streams, and their standard names at the border of a top."""
+"""AXI4 and AXI4-Lite as bundles of streams, with their standard names at the ports of a top."""
 
 from __future__ import annotations
 

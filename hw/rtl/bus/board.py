@@ -50,7 +50,7 @@ def board_names() -> list[str]:
 
 
 def load_board(source: str) -> Board:
-    """A board by name or by the path of its TOML file; raises `InputError` for what is wrong with it."""
+    """A board by name or by the path of its TOML file; raises `InputError` if it is invalid."""
     known = toml_text.presets("hw.rtl.bus", "boards")
     needed = f"the board must be one of {', '.join(known)}, or a TOML file"
     text, _ = toml_text.found(source, known, needed)
@@ -83,7 +83,7 @@ def _board(source: str, values: dict[str, Any]) -> Board:
 
 
 def _check_constant(place: str, name: str, value: Any) -> None:
-    """Raise `InputError` unless this is an output that the top can have beside its own."""
+    """Raise `InputError` unless this is an output that the top can have besides its own."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         needed = "a name that begins with a letter and has letters, digits and _ alone"
         raise InputError(f"{place} must have {needed}, not {name!r}")

@@ -1,4 +1,4 @@
-"""A UART that drives registers and memory: bytes, frames, bus accesses."""
+"""A UART bridge to registers and memory: bytes, frames, bus accesses."""
 
 from __future__ import annotations
 

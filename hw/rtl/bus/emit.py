@@ -1,4 +1,4 @@
-"""Verilog of the tops with a bus."""
+"""Generates the Verilog of the bus tops."""
 
 from __future__ import annotations
 

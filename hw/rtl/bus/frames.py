@@ -1,4 +1,4 @@
-"""Requests of `hw.rtl.bus.protocol` from a stream of bytes, carried out word by word, and answered."""
+"""Executes requests of `hw.rtl.bus.protocol` from a byte stream, word by word, and answers them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCESSES = [o for o in Operation if o not in (Operation.IDENTIFY, Operation.RESE
 
 
 class State(enum.Enum):
-    """What the engine does with its next byte or cycle."""
+    """The state of the engine: what it does with its next byte or cycle."""
 
     HUNT = 0  # for the first byte of a request
     HEAD = 1
@@ -87,7 +87,7 @@ class FrameEngine(Component):
         return m
 
     def _paths(self, m: Module) -> None:
-        """What goes where, apart from when: chosen by the state outside of its cases, which saves logic."""
+        """Data paths: selected by the state outside its cases, which saves logic."""
         state, received, sent, answer, crc = self._state, self.received, self.sent, self.answer, self._crc
         place = self._place[:2]
         head = Array([Const(SYNC_REPLY, 8), self._status, self._tag, self._words])[place]
@@ -128,7 +128,7 @@ class FrameEngine(Component):
         head = Cat(self._operation, self._tag, self._count, self._address)
 
         def take(last: int) -> Value:
-            """Take a byte of a part of the frame, or give up; true when it is the last one of the part."""
+            """Accept a byte of a part of the frame, or give up; true for the last one of the part."""
             m.d.comb += received.ready.eq(1)
             with m.If(received.valid):
                 m.d.sync += [self._place.eq(self._place + 1), waited.eq(0)]
@@ -228,7 +228,7 @@ class FrameEngine(Component):
         sent = self.sent
 
         def give(last: int) -> Value:
-            """Offer a byte of a part of the frame; true when its last one goes."""
+            """Offer a byte of a part of the frame; true when its last one leaves."""
             m.d.comb += sent.valid.eq(1)
             with m.If(sent.ready):
                 m.d.sync += self._place.eq(self._place + 1)

@@ -1,4 +1,4 @@
-"""Requests at successive addresses, gathered into bursts."""
+"""Gathers requests at successive addresses into bursts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine behind AXI4: registers as an AXI4-Lite slave, memory ports as an AXI4 master."""
+"""The machine with AXI4: registers as an AXI4-Lite slave, memory ports as an AXI4 master."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BEATS = 16
 
 
 def check_beats(beats: int) -> None:
-    """Raise `InputError` unless a burst may have so many transfers."""
+    """Raise `InputError` unless a burst may have this many transfers."""
     if not 1 <= beats <= 256:
         raise InputError(f"the transfers of a burst must be 1 to 256, not {beats}")
 
 
 def bus_bytes(config: MachineConfig) -> int:
-    """Bytes of data that the bus moves per cycle: those of the widest port."""
+    """Data width of the bus in bytes: that of the widest port."""
     return max(config.port_bytes(port) for port in PORTS)
 
 

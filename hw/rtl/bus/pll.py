@@ -1,4 +1,4 @@
-"""Divisors of the PLL of ECP5."""
+"""Computes the divisors of the ECP5 PLL."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Pll(NamedTuple):
     output: int
 
     def oscillator_hz(self, clock_hz: int) -> Fraction:
-        """Frequency of the oscillator for that of the reference."""
+        """Frequency of the oscillator for a given reference frequency."""
         return Fraction(clock_hz * self.feedback * self.loop, self.reference)
 
     def hz(self, clock_hz: int) -> Fraction:
-        """Frequency of the machine's clock for that of the reference."""
+        """Frequency of the machine's clock for a given reference frequency."""
         return self.oscillator_hz(clock_hz) / self.output
 
 
 def solve(clock_hz: int, wanted_hz: int) -> Pll:
-    """The dividers for the highest frequency that is not above the wanted one; the smallest of them.
+    """The dividers for the highest frequency that is not above the requested one; the smallest such dividers.
 
-    Raises `InputError` when one of the clocks is out of range.
+    Raises `InputError` if one of the clocks is out of range.
     """
     if not INPUT_HZ[0] <= clock_hz <= INPUT_HZ[1]:
         raise InputError(f"the board's clock must be {_mhz(*INPUT_HZ)}, not {clock_hz / 1e6:g} MHz")

@@ -40,9 +40,9 @@ MAX_REQUEST_BYTES = _REQUEST.size + 4 * MAX_WORDS + _CRC.size
 
 @dataclass(frozen=True)
 class Serial:
-    """What a top with a UART needs: bytes of memory, clock in Hz, bits per second.
+    """Parameters of a top with a UART: bytes of memory, clock in Hz, bits per second.
 
-    The device gives up a request that is not whole after `timeout_bits` bit times.
+    The device drops a request that is not complete after `timeout_bits` bit times.
     """
 
     memory_bytes: int
@@ -52,7 +52,7 @@ class Serial:
 
 
 class Operation(enum.IntEnum):
-    """What a request asks for; bit 0: the request carries `count` words.
+    """The operation of a request; bit 0: the request carries `count` words.
 
     `IDENTIFY` answers with the words of `Identity` and ends the state `LOST`. `RESET` resets machine and
     buses; memory keeps its contents. `*_CSR` and `*_MEMORY` access `count` words at successive addresses,
@@ -74,7 +74,7 @@ class Operation(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """How a request ended.
+    """The status of a request.
 
     The words of the reply are: with `OK`, what was read (none for writes and `RESET`); with `SLVERR` and
     `DECERR`, the address of the word that failed (the words before it are done, those after it are not);
@@ -103,7 +103,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What a host sends. `count` is that of a read; for a write it is the number of `words`."""
+    """A request from the host. `count` is that of a read; for a write, it is the number of `words`."""
 
     operation: int
     tag: int = 0
@@ -114,7 +114,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a device answers."""
+    """A reply of the device."""
 
     status: int
     tag: int = 0
@@ -122,7 +122,7 @@ class Reply:
 
 
 def encode_request(request: Request) -> bytes:
-    """The bytes of a request; raises `ValueError` when a field does not fit."""
+    """The bytes of a request; raises `ValueError` if a field does not fit."""
     count = len(request.words) if request.operation & 1 else request.count
     if not 0 <= count <= MAX_WORDS:
         raise ValueError(f"a request must have at most {MAX_WORDS} words, not {count}")
@@ -136,9 +136,9 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_replies(received: bytes) -> tuple[list[Reply], bytes]:
-    """The replies in a stream of bytes, and the bytes from the first one on that is not whole.
+    """The replies in a stream of bytes, and the remaining bytes of an incomplete one.
 
-    Bytes that belong to no reply with the right CRC are skipped.
+    Bytes that belong to no reply with a correct CRC are skipped.
     """
     replies: list[Reply] = []
     at = 0

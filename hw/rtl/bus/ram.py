@@ -1,4 +1,4 @@
-"""A memory in block RAM behind AXI4."""
+"""A block RAM with an AXI4 slave port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 1 << 24
 
 
 def check_size(size: int) -> None:
-    """Raise `InputError` unless a memory has whole pages: every burst is inside or outside as a whole."""
+    """Raise `InputError` unless a memory has whole pages, so that no burst is partly outside."""
     if size <= 0 or size % BOUNDARY or size > LARGEST:
         raise InputError(
             f"the memory must have a multiple of {BOUNDARY} bytes, at most {LARGEST}, not {size}"
@@ -84,7 +84,7 @@ class AxiRam(Component):
         ]
 
     def _bursts(self, m: Module, channel: str, move: Value) -> tuple[Signal, Any, Value, Value]:
-        """Walk the bursts of a channel: answer, current burst, a transfer moves, it is the last one."""
+        """Walk the bursts of a channel: answer, current burst, whether a transfer moves and is the last."""
         addresses = getattr(self.bus, channel)
         new = addresses.payload
         burst = _Burst(channel, self._id_bits)
@@ -117,7 +117,7 @@ class AxiRam(Component):
 
 
 class _Burst:
-    """Registers of the burst under way; `left` transfers follow the current one."""
+    """Registers of the current burst; `left` transfers follow the current one."""
 
     def __init__(self, name: str, id_bits: int):
         self.active = Signal(name=f"{name}_active")

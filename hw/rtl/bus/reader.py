@@ -1,4 +1,4 @@
-"""Read ports of the machine behind one AXI4 read master."""
+"""AXI4 read master for the read ports of the machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ReadMaster(Component):
         return m
 
     def _lane(self, m: Module, i: int, gather: Gather, beat: Value, last: Value) -> tuple[Value, Value]:
-        """For a narrow port: which part of the bus holds the current transfer; room for another burst."""
+        """For a narrow port: the part of the bus that holds the current transfer; room for another burst."""
         first, end = log2(self._ports[i]), log2(self._width)
         m.submodules[f"lanes{i}"] = lanes = fifo.SyncFIFO(width=end - first, depth=NARROW_BURSTS)
         done = Signal(end - first, name=f"done{i}")  # transfers of the burst so far
@@ -89,7 +89,7 @@ class ReadMaster(Component):
 
 
 def take_turns(m: Module, requests: list[Value], advance: Value) -> list[Signal]:
-    """One-hot grants among `requests`; after a cycle with a grant and `advance` its owner comes last."""
+    """Round-robin one-hot grants among `requests`; after a grant with `advance`, its owner comes last."""
     count = len(requests)
     grants = [Signal(name=f"grant{i}") for i in range(count)]
     owner = Signal(range(max(2, count)))

@@ -1,4 +1,4 @@
-"""Receiver and transmitter of a UART: eight data bits, no parity, one stop bit."""
+"""UART receiver and transmitter: eight data bits, no parity, one stop bit."""
 
 from __future__ import annotations
 

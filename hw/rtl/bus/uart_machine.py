@@ -1,4 +1,4 @@
-"""A whole computer on one UART: the machine, memory in block RAM, the bridge."""
+"""A complete system on one UART: the machine, block RAM as its memory, and the bridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The write port of the machine behind an AXI4 write master."""
+"""AXI4 write master for the write port of the machine."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class WriteMaster(Component):
         return m
 
     def _answers(self, m: Module, owed: fifo.SyncFIFO) -> None:
-        """The answer to a burst, given to the port once for each of its transfers."""
+        """Pass the answer to a burst to the port once for each of its transfers."""
         response = self.port.response
         m.submodules.b = b = StreamBuffer(self.bus.b.payload.shape())
         connect(m, flipped(self.bus.b), b.i)

@@ -1,1 +1,1 @@
-"""The grid of processing elements in RTL (docs/cgra.md)."""
+"""The CGRA in RTL (docs/cgra.md)."""

@@ -1,4 +1,4 @@
-"""The memory port of a processing element: from an index to an access, and the loaded value."""
+"""The memory port of a processing element: turns an index into an access, and extracts the loaded value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What configures a processing element: the memory of its entries."""
+"""The configuration memory of a processing element."""
 
 from __future__ import annotations
 

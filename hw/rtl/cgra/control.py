@@ -1,4 +1,4 @@
-"""The course of a launch: taking, loading, patching, checking arrays, stepping, completing."""
+"""The control of a launch: taking, loading, patching, checking arrays, stepping, completing."""
 
 from __future__ import annotations
 

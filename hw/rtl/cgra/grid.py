@@ -1,4 +1,4 @@
-"""The grid as one component: control, processing elements, ports."""
+"""The CGRA as one component: control, processing elements, ports."""
 
 from __future__ import annotations
 

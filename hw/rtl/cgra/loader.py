@@ -1,4 +1,4 @@
-"""Loads a configuration from the scratchpad: asks for its words, checks them, sends each where it belongs."""
+"""Loads a configuration from the scratchpad: requests its words, checks them, and distributes them."""
 
 from __future__ import annotations
 

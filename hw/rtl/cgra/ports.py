@@ -1,4 +1,4 @@
-"""The accesses of a step: which banks serve which ports in a cycle, and which accesses stay open."""
+"""Memory ports of the CGRA: which banks serve which accesses of a step, and which accesses remain open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The units of a processing element that compute: ALU and multiplier."""
+"""The arithmetic units of a processing element: ALU and multiplier."""
 
 from collections.abc import Iterable
 

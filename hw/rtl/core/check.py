@@ -1,4 +1,4 @@
-"""The check of a program's words while they are loaded."""
+"""Computes the CRC of a program's words as they are loaded."""
 
 from __future__ import annotations
 

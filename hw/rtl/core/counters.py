@@ -1,4 +1,4 @@
-"""Performance counters, and with them the registers of the host that are words of a memory."""
+"""Performance counters, and the host registers that share their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arbiter of errors: which of those that engines, warps and watchdog have is the one that counts."""
+"""Error arbiter: which of the errors of engines, warps and watchdog is reported."""
 
 from __future__ import annotations
 

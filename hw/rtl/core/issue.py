@@ -1,4 +1,4 @@
-"""From the sequencer to the engines' queues, and the parameters of all warps."""
+"""Issue: from the sequencer to the engines' queues, and the parameter registers of all warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hardware loops of all warps."""
+"""The hardware loop stacks of all warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue in front of an engine."""
+"""The operation queue in front of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of the warps, which comes past one warp after the other."""
+"""State of the warps in a ring of registers, which brings up one warp per cycle."""
 
 from __future__ import annotations
 

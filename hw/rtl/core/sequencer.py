@@ -1,4 +1,4 @@
-"""The sequencer: executes the programs of all warps, which take turns."""
+"""The sequencer: executes the programs of all warps in round-robin turns."""
 
 from __future__ import annotations
 

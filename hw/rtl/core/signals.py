@@ -1,4 +1,4 @@
-"""Signals of the warps that wait for operations to complete."""
+"""Pending signals of the warps, which wait until earlier operations complete."""
 
 from __future__ import annotations
 

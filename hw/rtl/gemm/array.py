@@ -1,4 +1,4 @@
-"""The array: rows of multiply-accumulate units, each row a cycle behind the one above."""
+"""The array: rows of multiply-accumulate units, each row one cycle behind the row above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control of the array: cuts operations into blocks and blocks into steps."""
+"""The array's control: splits operations into blocks and blocks into steps."""
 
 from __future__ import annotations
 

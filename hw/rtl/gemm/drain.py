@@ -1,4 +1,4 @@
-"""The drain: rows of a block into the accumulator, while the array multiplies the next block."""
+"""The drain: moves the rows of a block into the accumulator while the array multiplies the next block."""
 
 from __future__ import annotations
 

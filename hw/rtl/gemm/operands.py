@@ -1,4 +1,4 @@
-"""The operands of a step: a column of a buffer, its lanes in order, zero points subtracted."""
+"""Operands of a step: a buffer column with its lanes in order and zero points subtracted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How wide operands, products and sums are, each derived from the one before."""
+"""Bit widths of operands, products and sums, each derived from the one before."""
 
 from __future__ import annotations
 

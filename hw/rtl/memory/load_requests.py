@@ -1,4 +1,4 @@
-"""The asking half of a loader: walks the rows of an operation, requests their words, says where they go."""
+"""The request half of a loader: walks the rows of an operation and requests their words."""
 
 from __future__ import annotations
 

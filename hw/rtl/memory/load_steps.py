@@ -1,4 +1,4 @@
-"""What the two halves of a loader tell each other: operations, and the steps that they consist of."""
+"""The interface between the two halves of a loader: operations, and their steps."""
 
 from __future__ import annotations
 

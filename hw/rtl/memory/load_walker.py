@@ -1,4 +1,4 @@
-"""The beats of a load: which row, which part of it, which bytes of the beat, what each is the last of.
+"""Walks the beats of a load: row, part of the row, bytes of the beat, and what each beat completes.
 
 Source: docs/machine.md, "Loaders".
 """

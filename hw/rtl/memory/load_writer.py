@@ -1,4 +1,4 @@
-"""The answering half of a loader: puts every byte where it belongs."""
+"""The response half of a loader: writes every byte to its place in the buffer."""
 
 from __future__ import annotations
 

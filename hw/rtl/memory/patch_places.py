@@ -1,4 +1,4 @@
-"""Where the pixels of each step of a `load_b_conv` go: output columns, lanes, blocks of buffer B."""
+"""Where the pixels of each step of a `load_b_conv` go: columns, lanes and blocks of buffer B."""
 
 from __future__ import annotations
 

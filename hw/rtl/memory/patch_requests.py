@@ -1,4 +1,4 @@
-"""The asking half of `load_b_conv`: what its steps request, and what is wrong with its operands."""
+"""The request half of `load_b_conv`: memory requests of its steps, and checks of its operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a `load_b_conv`: which image row, kernel rows, channel, beat, kernel element comes next.
+"""The steps of a `load_b_conv`: the next image row, kernel row, channel, beat and kernel element.
 
 docs/machine.md, "Patches".
 """

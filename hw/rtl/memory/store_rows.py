@@ -1,4 +1,4 @@
-"""The beats of a store: which part of which row, and what each is the last of."""
+"""Walks the beats of a store: part of a row, and what each beat completes."""
 
 from __future__ import annotations
 

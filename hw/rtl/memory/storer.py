@@ -1,4 +1,4 @@
-"""Storer: rows of the accumulator, the scratchpad or the output buffer to memory, at any alignment."""
+"""Storer: writes rows of accumulator, scratchpad or output buffer to memory, at any alignment."""
 
 from __future__ import annotations
 

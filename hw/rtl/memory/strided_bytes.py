@@ -1,4 +1,4 @@
-"""Every n-th byte of a beat."""
+"""Selects every n-th byte of a beat."""
 
 from __future__ import annotations
 

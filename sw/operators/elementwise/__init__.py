@@ -1,1 +1,1 @@
-"""Functions of single elements: of real numbers, of whole numbers, and their tiles."""
+"""Elementwise operators: functions of real numbers and of integers, and their tiles."""

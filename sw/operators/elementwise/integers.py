@@ -1,4 +1,4 @@
-"""Operators on whole numbers and truth values as the model states them: results wrap as the type does."""
+"""Elementwise operators on integers and booleans; results wrap as the type does."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _operands(importer: Importer, node: OnnxNode, elements: Sequence[str] = NUMB
 
 
 def _ordered(value: Expression, element: str) -> Expression:
-    """A number of the same order with sign."""
+    """A signed number in the same order."""
     return apply("xor", value, _TOP) if element == "uint32" else value
 
 
@@ -100,7 +100,7 @@ def _clip(importer: Importer, node: OnnxNode) -> Value:
 
 @imports("Div", "Mod", into=WHOLE_HANDLERS)
 def _quotient(importer: Importer, node: OnnxNode) -> Value:
-    """Quotients and remainders of 8 bits by one number: a table."""
+    """Quotients and remainders of 8-bit numbers by a constant, as a table."""
     operand, by = importer.stored(node, 0, ("int8", "uint8")), importer.fixed(node, 1, "the divisor")
     if by is None or by.size != 1 or not by.item():
         raise node.error(f"the divisor {node.optional(1)!r} must be one number other than 0")
@@ -118,7 +118,7 @@ def _quotient(importer: Importer, node: OnnxNode) -> Value:
 
 @imports("BitShift", into=WHOLE_HANDLERS)
 def _shift(importer: Importer, node: OnnxNode) -> Value:
-    """Shifts; amounts of the type's bits and more give 0."""
+    """Shifts; an amount of at least the width of the type gives 0."""
     x, by = _operands(importer, node, ("uint8", "uint32"))
     bits = 8 if x.element == "uint8" else 32
     operation = "shl" if node.attributes["direction"] == "LEFT" else "shr_logical"
@@ -147,7 +147,7 @@ def _truth(importer: Importer, node: OnnxNode, value: Expression, operands: list
 
 @imports(*_COMPARISONS)
 def _comparison(importer: Importer, node: OnnxNode) -> Value:
-    """Comparisons of whole numbers, truth values and float32; what is no number compares as false."""
+    """Comparisons of integers, booleans and float32; NaN compares as false."""
     operands = _operands(importer, node, (*NUMBERS, "bool", "float32"))
     operation, sides = _COMPARISONS[node.op], (Argument(0), Argument(1))
     element = operands[0].element
@@ -175,7 +175,7 @@ def of_bits(importer: Importer, node: OnnxNode) -> Value:
 
 @imports("IsNaN", "IsInf")
 def _unusual(importer: Importer, node: OnnxNode) -> Value:
-    """Whether float32 is no number, or infinite."""
+    """Whether float32 is NaN or infinite."""
     operands = _operands(importer, node, ("float32",))
     if node.op == "IsNaN":
         value = apply("gt", apply("and", Argument(0), _FLOAT_REST), _INFINITE)
@@ -188,7 +188,7 @@ def _unusual(importer: Importer, node: OnnxNode) -> Value:
 
 
 def where(importer: Importer, node: OnnxNode) -> Value:
-    """One of two operands, as they are: the condition is a constant or computed."""
+    """One of two operands, unchanged; the condition is a constant or computed."""
     condition = importer.stored(node, 0, ("bool",))
     x, y = (importer.stored(node, i, (*NUMBERS, "bool", "float32")) for i in (1, 2))
     if x.element != y.element:

@@ -1,4 +1,4 @@
-"""Elementwise operators: axes that lie alike are one, tiles that fit the buffers, one launch for each."""
+"""Lowers elementwise operators: merges axes, chooses tiles that fit the buffers, one launch per tile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEAST = 2048
 class LoweredElementwise:
     """An elementwise operator in tiles of its output.
 
-    Raises `InputError` where not even a row of a block fits.
+    Raises `InputError` if not even one row of a block fits.
     """
 
     def __init__(self, operator: Elementwise, context: LoweringContext) -> None:
@@ -90,7 +90,7 @@ def _(operator: Elementwise, view: View, row: int) -> bool:
 def _cut(
     views: Sequence[View], context: LoweringContext, unit: int, repeat: int = 1
 ) -> tuple[View, Tiles, dict[int, Source]]:
-    """The result in tiles, and the operands; of views with shorter rows elements repeat so often."""
+    """The result in tiles, and the operands; elements of views with shorter rows repeat."""
     output, *operands = views
     rows, columns = output.shape[-2:]
     sources = {k: _source(v, output, context.homes, repeat) for k, v in enumerate(operands)}
@@ -111,7 +111,7 @@ def _cut(
 
 
 def _source(view: View, output: View, homes: Mapping[str, Allocation], repeat: int) -> Source:
-    """An operand; one with shorter rows than the result repeats its elements."""
+    """An operand; if its rows are shorter than the result's, its elements repeat."""
     found = source(view, homes[view.tensor], any(view.strides[:-2]))
     if view.shape == output.shape:
         return found
@@ -119,13 +119,13 @@ def _source(view: View, output: View, homes: Mapping[str, Allocation], repeat: i
 
 
 def _turned(s: Source) -> bool:
-    """Whether elements of a column of an operand lie side by side, and those of a row do not."""
+    """Whether an operand is contiguous along columns and not along rows."""
     row, column = s.view.strides[-2:]
     return s.access.follows == "full" and row == 1 and column != 1
 
 
 def _odd_words(rows: int) -> int:
-    """As many rows or fewer: bytes of columns that lie so far apart are in different banks."""
+    """At most as many rows: a number such that the bytes of columns are in different banks."""
     return 4 * (rows // 4 - (rows // 4 + 1) % 2) if rows >= 4 else rows
 
 
@@ -138,7 +138,7 @@ def _tile(
     room_bytes: int,
     size_out: int,
 ) -> tuple[int, int, int]:
-    """Width, columns and rows of a tile: large for its overhead, small enough to overlap and to fit."""
+    """Width, columns and rows of a tile: large for its overhead, but small enough to overlap and to fit."""
     wanted = max(LEAST, rows * columns // PIECES)
 
     def holds(tile_rows: int, width: int) -> bool:

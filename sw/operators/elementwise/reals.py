@@ -1,4 +1,4 @@
-"""Operators on single real numbers: they are kept until QuantizeLinear asks for whole ones."""
+"""Elementwise operators on real numbers, deferred until QuantizeLinear asks for integers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FLOAT32 = 1 << 24
 
 
 def real(node: OnnxNode, value: Value, what: str) -> Reals:
-    """A value as real numbers; raises `InputError` for what has to be quantised first."""
+    """A value as real numbers; raises `InputError` if it must be quantised first."""
     if isinstance(value, Constant):
         return value
     if isinstance(value, Structured):
@@ -40,7 +40,7 @@ def real(node: OnnxNode, value: Value, what: str) -> Reals:
 
 
 def held(importer: Importer, value: Value) -> np.ndarray | None:
-    """The real numbers of a constant, dequantised or not; None for what is computed."""
+    """The real numbers of a constant, dequantised or not; None for computed values."""
     if isinstance(value, Constant):
         return value.array
     if isinstance(value, Dequantised):
@@ -76,13 +76,13 @@ def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value
 
 
 def _number(value: Reals, array: np.ndarray | None) -> Reals:
-    """A constant that is dequantised and one number as that number, where float32 holds it."""
+    """A dequantised constant with one value, as that number, if float32 holds it exactly."""
     exact = not isinstance(value, Dequantised) or value.reach <= _FLOAT32
     return Constant(array) if array is not None and array.size == 1 and exact else value
 
 
 def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> Dequantised | None:
-    """Sums of products plus a constant of 32 bits in their unit; None where they could leave 32 bits."""
+    """Sums of products plus a 32-bit constant in their unit; None if the result could exceed 32 bits."""
     if not (isinstance(total, Dequantised) and isinstance(bias, Dequantised)):
         return None
     array = importer.array(bias.view)
@@ -130,7 +130,7 @@ def _elementwise(importer: Importer, node: OnnxNode) -> Value:
 
 
 def _limited(importer: Importer, node: OnnxNode) -> Value:
-    """Clip as a maximum and a minimum, of which the last has the name of the result."""
+    """Clip as a maximum and a minimum; the last of these has the name of the result."""
     limits: list[tuple[str, str, Value]] = []
     for index, op, name in ((1, "Max", "min"), (2, "Min", "max")):
         if node.optional(index):
@@ -139,7 +139,7 @@ def _limited(importer: Importer, node: OnnxNode) -> Value:
             limits.append((op, name, Constant(np.asarray(node.attributes[name], np.float32))))
     found = importer.value(node, 0)
     if not limits and isinstance(found, Stored):
-        raise node.error("without limits it makes finite numbers of infinite ones")
+        raise node.error("without limits it turns infinities into finite numbers")
     for number, (op, name, limit) in enumerate(limits, 1):
         part = node if number == len(limits) else _first_part(node)
         found = combined(

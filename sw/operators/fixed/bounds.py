@@ -1,4 +1,4 @@
-"""What real numbers may be: their least and greatest one, and how far they are from exact arithmetic."""
+"""Bounds of real numbers: their range, and their distance from exact arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCALE = 2.0**-24
 
 @dataclass(frozen=True)
 class Bound:
-    """Numbers from `low` to `high`, each at most `error` from the exact one."""
+    """Numbers from `low` to `high`, each within `error` of the exact one."""
 
     low: float
     high: float
@@ -32,7 +32,7 @@ class Bound:
 
     @property
     def bits(self) -> int:
-        """Fractional bits with which no magnitude reaches 2^30, whatever a few roundings add."""
+        """Fractional bits with which every magnitude stays below 2^30, even after a few roundings."""
         return 30 - max(math.frexp((self.reach + self.error) * (1 + 2.0**-24))[1], -15)
 
 
@@ -79,7 +79,7 @@ _RULES: dict[str, Callable[[Sequence[Bound]], Bound]] = {
 
 
 def bound(value: Reals) -> Bound:
-    """What a real value may be; operators that have no rule may be anything."""
+    """The bound of a real value; operators without a rule are unbounded."""
     match value:
         case Constant(array):
             return Bound(float(array.min()), float(array.max()))
@@ -104,14 +104,14 @@ def bound(value: Reals) -> Bound:
 
 
 def is_fixed(value: Reals) -> bool:
-    """Whether numbers in fixed point are in a value."""
+    """Whether a value contains numbers in fixed point."""
     if isinstance(value, Real):
         return KNOWN in value.attributes or any(is_fixed(x) for x in value.inputs)
     return isinstance(value, FixedPoint)
 
 
 def is_wide(value: Reals) -> bool:
-    """Whether numbers of 32 bits that are computed are in a value."""
+    """Whether a value contains computed 32-bit numbers."""
     if isinstance(value, Real):
         return any(is_wide(x) for x in value.inputs)
     return isinstance(value, Dequantised) and value.element == "int32"

@@ -1,4 +1,4 @@
-"""Real numbers as tensors in fixed point: sums, products, functions, maxima."""
+"""Elementwise operators in fixed point: sums, products, functions, maxima."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _HALF = 0.5
 
 
 def fixed(importer: Importer, node: OnnxNode, value: Value) -> FixedPoint:
-    """A real value in fixed point, appended to the network if it is not yet there.
+    """Convert a real value to fixed point, appended to the network if it is not there yet.
 
-    Raises `InputError` where its range is not known or it has no form in fixed point.
+    Raises `InputError` if its range is not known or it has no form in fixed point.
     """
     if isinstance(value, Structured) and value.fixed is not None:
         value = value.fixed()
     if isinstance(value, FixedPoint):
         return value
     if not isinstance(value, Constant | Dequantised | Real):
-        raise node.error("its operand is float32 of the host; QuantizeLinear is needed before it")
+        raise node.error("its operand is computed in float32 on the host; QuantizeLinear is needed before it")
     if isinstance(value, Constant):
         return _constant(importer, node, value)
     if isinstance(value, Dequantised):
@@ -63,7 +63,7 @@ def fixed(importer: Importer, node: OnnxNode, value: Value) -> FixedPoint:
 
 
 def in_steps(importer: Importer, node: OnnxNode, steps: Steps, x: View) -> tuple[Expression, list[View]]:
-    """The last of steps and its operands, the others appended to the network."""
+    """The last of several steps and its operands; the other steps are appended to the network."""
     views = [x]
     for step in steps[:-1]:
         name = f"{node.outputs[0]}.step"
@@ -98,7 +98,7 @@ def number(
     bits: int,
     hint: str = "fixed",
 ) -> FixedPoint:
-    """A new tensor in fixed point: an expression with so many fractional bits, and what it may be."""
+    """A new tensor in fixed point: an expression with its fractional bits and its bound."""
     _check_range(node, known)
     view = importer.elementwise(node, value, operands, shape, "int32", f"{node.outputs[0]}.{hint}").view
     importer.accuracy[view.tensor] = Accuracy(node.place, known.low, known.high, known.error, bits)
@@ -154,7 +154,7 @@ def _made(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
 
 
 def _written(value: Real) -> Real:
-    """A value that is written with smaller operators where functions have corners."""
+    """A value written with smaller operators, where a function is not smooth."""
 
     def number(name: str, default: float) -> Constant:
         return Constant(np.asarray(float(value.attributes.get(name, default)), np.float32))
@@ -181,7 +181,7 @@ def _written(value: Real) -> Real:
 
 
 def _exponent(value: Real) -> float | None:
-    """The power that a root or a reciprocal is."""
+    """The power that a root or a reciprocal stands for."""
     if value.op == "Pow" and isinstance(value.inputs[1], Constant) and value.inputs[1].array.size == 1:
         found = float(value.inputs[1].array.item())
         return found if found in (0.5, -0.5, -1.0) else None
@@ -189,15 +189,15 @@ def _exponent(value: Real) -> float | None:
 
 
 def _root(value: Real) -> bool:
-    """Whether a value is a root or quotient of something that is no function itself."""
+    """Whether a value is a root or quotient of something that is not a function itself."""
     operand = value.inputs[-1 if value.op == "Div" else 0]
     return _exponent(value) is not None and not isinstance(operand, Constant) and affine(operand) is not None
 
 
 def base_of(value: Reals) -> Reals | None:
-    """The one operand that is not a number, of which a value is a function; None for numbers alone.
+    """The only non-constant operand that a value is a function of; None for constants.
 
-    That is the value itself where there are several.
+    With several such operands, it is the value itself.
     """
     if isinstance(value, Constant):
         return None if value.array.size == 1 else value
@@ -208,7 +208,7 @@ def base_of(value: Reals) -> Reals | None:
 
 
 def _plain(value: Reals, base: Reals) -> bool:
-    """Whether a function of one operand is made of operators that fixed point has without tables."""
+    """Whether fixed point computes a function of one operand without tables."""
     if not isinstance(value, Real) or value is base:
         return True
     by_number = value.op == "Div" and isinstance(value.inputs[1], Constant)
@@ -243,7 +243,7 @@ def _sum(importer: Importer, node: OnnxNode, value: Reals) -> FixedPoint:
 
 
 def _groups(parts: Sequence[Summand], constant: np.ndarray) -> list[list[Summand]]:
-    """Parts that are added at once: with few operands, since small machines have few memory ports."""
+    """Parts to add at once: few operands each, since small machines have few memory ports."""
     groups: list[list[Summand]] = [[]]
     count = int(constant.size > 1)
     for part in parts:
@@ -258,7 +258,7 @@ def _groups(parts: Sequence[Summand], constant: np.ndarray) -> list[list[Summand
 
 
 def _of_mantissa(part: Summand, bits: int) -> float:
-    """By how much the rounding of a factor to 30 bits changes a part."""
+    """The change of a part when a factor is rounded to 30 bits."""
     factor = collapsed(part.factor(np.float64))
     mantissas = np.frexp(factor)[0] * 2.0**30
     relative = np.abs(np.rint(mantissas) - mantissas) * 2.0**-29
@@ -281,7 +281,7 @@ def times(
 
 
 def _choice(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
-    """A maximum, a minimum, or what a condition chooses, of operands that get the same fractional bits."""
+    """A maximum, a minimum or a conditional choice of operands, which get the same fractional bits."""
     condition, given = (value.inputs[:1], value.inputs[1:]) if value.op == "Where" else ((), value.inputs)
     parts = [x if isinstance(x, Constant) else fixed(importer, node, x) for x in given]
     known = bound(Real(value.op, (*condition, *parts), value.shape, node))
@@ -316,7 +316,7 @@ def _parts(x: FixedPoint) -> tuple[Summand, ...]:
 
 
 def aligned(importer: Importer, node: OnnxNode, parts: Sequence[FixedPoint]) -> list[FixedPoint]:
-    """Tensors with the fewest fractional bits that any of them has."""
+    """Tensors converted to the fewest fractional bits that any of them has."""
     bits = min(bits_of(p) for p in parts)
     found = []
     for p in parts:
@@ -331,7 +331,7 @@ def aligned(importer: Importer, node: OnnxNode, parts: Sequence[FixedPoint]) -> 
 def to_power(
     importer: Importer, node: OnnxNode, x: FixedPoint, p: float | None, what: str = "its operand"
 ) -> FixedPoint:
-    """A power (-1, -1/2, 1/2) of numbers, called `what`, that are all positive, or negative for -1."""
+    """A power (-1, -1/2, 1/2) of numbers, called `what`, that are all positive, or all negative for -1."""
     assert p is not None
     if p == -1 and x.high < 0:
         minus = _sum(importer, node, Real("Neg", (x,), x.shape, node))
@@ -353,7 +353,7 @@ def to_power(
 
 
 def _function(importer: Importer, node: OnnxNode, value: Real, base: Dequantised | Real) -> FixedPoint:
-    """A function of one operand: a table of all values of 8 bits, or polynomials."""
+    """A function of one operand: a table of all 8-bit values, or polynomials."""
     tree = _tree(value, base)
     try:
         if isinstance(base, Dequantised) and base.element != "int32" and base.uniform:
@@ -372,7 +372,7 @@ def _function(importer: Importer, node: OnnxNode, value: Real, base: Dequantised
 
 
 def _outwards(end: float, sign: int) -> float:
-    """A number of 8 bits next to an end of a range, outside of it; next to 0 the end itself."""
+    """An 8-bit number next to an end of a range, on its outside; next to 0, the end itself."""
     exponent = math.frexp(end)[1] - 8
     found = sign * math.ceil(sign * end * 2.0**-exponent) * 2.0**exponent
     return end if end * found <= 0 or (end > 0) == (sign < 0) else found
@@ -408,7 +408,7 @@ def _table(tree: Tree, low: float, high: float, bits: int) -> Table:
 def _bytes(
     importer: Importer, node: OnnxNode, tree: Tree, leaf: Dequantised, shape: Sequence[int]
 ) -> FixedPoint:
-    """A function of a value of 8 bits, from a table of all values."""
+    """A function of an 8-bit value, from a table of all values."""
     least, most = LIMITS[leaf.element]
     x = (np.arange(least, most + 1) - leaf.zero.item()) * float(leaf.scale.item())
     with np.errstate(all="ignore"):

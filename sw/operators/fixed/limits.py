@@ -1,4 +1,4 @@
-"""Where fixed point begins and ends: what else would be refused, and the limit of its error."""
+"""Where fixed point starts and ends: for nodes that are otherwise refused, within an error limit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _CHOOSING = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 
 def extended(handler: Handler) -> Handler:
-    """A handler that leaves to fixed point what it refuses, and holds what it makes to the limit."""
+    """A handler that uses fixed point for what it would refuse, and checks the error of the result."""
 
     def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
         try:
@@ -74,7 +74,7 @@ def extended(handler: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _all_or_nothing(importer: Importer) -> Iterator[None]:
-    """Forgets what was appended where that failed."""
+    """Undo what was appended if the block fails."""
     held: tuple[dict[Any, Any], ...] = (importer.points, importer.accuracy)
     operators, counts = len(importer.operators), [len(known) for known in held]
     try:
@@ -88,7 +88,7 @@ def _all_or_nothing(importer: Importer) -> Iterator[None]:
 
 
 def _instead(importer: Importer, node: OnnxNode, handler: Handler) -> Value | None:
-    """What fixed point makes of a node that is refused otherwise; None where it has nothing."""
+    """The fixed-point form of a node that is otherwise refused; None if there is none."""
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     if not values or not all(is_real(v) or isinstance(v, Constant) for v in values[:1]):
         return None
@@ -125,7 +125,7 @@ def _joined(importer: Importer, node: OnnxNode, handler: Handler) -> Reals:
 
 
 def _settled(importer: Importer, node: OnnxNode, value: Value, handler: Handler) -> Value:
-    """A result as it is kept: in fixed point where nothing else can come of it; its error at an end."""
+    """A result as it is kept: in fixed point if it has no other use; its error is checked at an end."""
     match value:
         case Structured(fixed=None) if node.op in _ROWS:
             return dataclasses.replace(value, fixed=lambda: _ROWS[node.op](importer, node))
@@ -140,7 +140,7 @@ def _settled(importer: Importer, node: OnnxNode, value: Value, handler: Handler)
 
 
 def _lasting(value: Real) -> bool:
-    """Whether only fixed point can compute a value: of several operands, and no sum, with functions."""
+    """Whether only fixed point can compute a value: a function of several operands that is not a sum."""
     if affine(value) is not None or value.op in CHOICES or base_of(value) is not value:
         return False
     wide = [x for x in value.inputs if is_wide(x)]
@@ -148,7 +148,7 @@ def _lasting(value: Real) -> bool:
 
 
 def _known(importer: Importer, value: Value) -> Bound | None:
-    """What real numbers in fixed point, or operators that choose of them, may be; None for others."""
+    """The bound of real numbers in fixed point, or of operators that choose among them; None for others."""
     if isinstance(value, Structured):
         if value.node.op not in (*_DATA, *_CHOOSING):
             return None
@@ -162,7 +162,7 @@ def _known(importer: Importer, value: Value) -> Bound | None:
 
 
 def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) -> None:
-    """The error of what QuantizeLinear rounds must be small in its steps."""
+    """Check that the error of what QuantizeLinear rounds is small compared with its step."""
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:

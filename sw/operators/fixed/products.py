@@ -1,7 +1,7 @@
-"""Products of operands in fixed point: each is cut into bytes, whose products are what the array computes.
+"""Products in fixed point: operands are split into bytes, whose products the array computes.
 
-x = sum over i of 256^i x_i, the highest byte with a sign where x has one. So every operator that is linear in
-its operands is the sum of itself on bytes; those of 8 bits and constants are cut likewise.
+x = sum over i of 256^i x_i, with a signed highest byte if x is signed. So every operator that is linear in
+its operands is a sum of the same operator on bytes. 8-bit operands and constants are split the same way.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ BYTE = 8
 
 @dataclass(frozen=True)
 class Bytes:
-    """A real operand as a sum of values of 8 bits; `cut` is what each element is off by at most.
+    """A real operand as a sum of 8-bit values; `cut` is the most by which an element differs from the sum.
 
-    Of constants, `total` is the greatest sum of magnitudes over the axes that are summed over, `off` that of
-    what elements are off by.
+    For constants, `total` is the greatest sum of magnitudes over the summed axes, and `off` that of the
+    differences.
     """
 
     parts: tuple[Dequantised, ...]
@@ -46,7 +46,7 @@ class Bytes:
 
 
 def _cut(importer: Importer, node: OnnxNode, x: FixedPoint, limbs: int) -> Bytes:
-    """A tensor in fixed point as so many bytes: their sum is the tensor, rounded."""
+    """A fixed-point tensor as this many bytes: their sum is the tensor, rounded."""
     key = (x.view, limbs)
     if key not in importer.points:
         importer.points[key] = _made(importer, node, x, limbs)
@@ -118,9 +118,9 @@ def _operand(
 
 @dataclass(frozen=True)
 class Linear:
-    """How an operator is linear in two operands: the channels of each, and the axes that are summed over.
+    """An operator that is linear in two operands: the channels of each, and the summed axes.
 
-    These are those of the operands as the node has them.
+    Axes are those of the operands of the node.
     """
 
     channels: Callable[[OnnxNode, int], int | None]
@@ -128,7 +128,7 @@ class Linear:
 
 
 def _matrix_axis(node: OnnxNode, index: int) -> int:
-    """The axis of an operand of MatMul or Gemm that is not summed over, from the end."""
+    """The axis of an operand of MatMul or Gemm that is not summed over, counted from the end."""
     turned = bool(node.attributes.get(("transA", "transB")[index], 0)) if node.op == "Gemm" else False
     return (-2, -1)[index] if not turned else (-1, -2)[index]
 
@@ -153,7 +153,7 @@ LINEAR: dict[str, Linear] = {
 
 
 def linear(importer: Importer, node: OnnxNode, handler: Handler) -> Real:
-    """A product of operands in fixed point: the sum of those of their bytes, and the bias."""
+    """A product of operands in fixed point: the sum of the products of their bytes, plus the bias."""
     how = LINEAR[node.op]
     values = [importer.value(node, i) for i in range(2)]
     ranks = [len(v.shape) for v in values]
@@ -193,7 +193,7 @@ def _bias(importer: Importer, node: OnnxNode) -> Bound:
 
 
 def _known(operands: Sequence[Bytes], depth: int) -> Bound:
-    """What a sum of `depth` products may be, and what the errors of both operands add to it."""
+    """The bound of a sum of `depth` products, with the errors of both operands."""
     errors = [o.known.error + o.cut for o in operands]
     first, second = operands
     for weights, x, error in ((first, second, errors[1]), (second, first, errors[0])):
@@ -206,7 +206,7 @@ def _known(operands: Sequence[Bytes], depth: int) -> Bound:
 
 
 def summed(importer: Importer, node: OnnxNode, x: Dequantised, axes: Sequence[int]) -> Real:
-    """Exact sums over axes, which stay with one element, of a tensor in fixed point or of 8 bits."""
+    """Exact sums of a fixed-point or 8-bit tensor over axes, which are kept with size 1."""
     count = math.prod(x.shape[a] for a in axes)
     parts = _cut(importer, node, x, 4).parts if isinstance(x, FixedPoint) else (x,)
     found: list[Dequantised] = []

@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN in fixed point: step after step, with one range for the states of all steps.
 
-A step starts with the state that the one before left. Its own error is found, and the errors of all steps are
-added; weights that amplify a difference of states amplify errors, too, as they do those of float32.
+Each step starts with the state of the one before. The error of one step is determined, and the errors of all
+steps are added. Weights that amplify differences of states also amplify errors, as they do in float32.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ROOM = 1 / 16
 
 
 def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
-    """The results of a layer, by importing what it is written with.
+    """Import a layer as the smaller operators that it consists of.
 
-    Raises `InputError` where the errors of all steps are too great for the range of a state.
+    Raises `InputError` if the errors of all steps are too large for the range of a state.
     """
     x, r = importer.value(node, 0), importer.value(node, 2)
     parts = written_out(node, x.shape, r.shape[-1], importer.model.constants)
@@ -72,7 +72,7 @@ def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
 
 
 def _start(importer: Importer, node: OnnxNode, index: int) -> float:
-    """The greatest magnitude of a state before the first step; raises `InputError` where it is not known."""
+    """The greatest magnitude of a state before the first step; raises `InputError` if it is not known."""
     if not node.optional(index):
         return 0.0
     value = importer.value(node, index)
@@ -82,7 +82,7 @@ def _start(importer: Importer, node: OnnxNode, index: int) -> float:
 
 
 def _limited(importer: Importer, part: OnnxNode, value: FixedPoint, reach: float) -> FixedPoint:
-    """A state with a range that all steps have, and with no more fractional bits than that leaves."""
+    """A state with the common range of all steps, and no more fractional bits than that range allows."""
     known = Bound(-reach, reach, value.error)
     drop = bits_of(value) - known.bits
     if drop > 0:
@@ -103,5 +103,5 @@ def _too_great(importer: Importer, node: OnnxNode, value: FixedPoint, error: flo
 
 
 def refused(node: OnnxNode) -> InputError:
-    """Why a layer is not for the machine where fixed point is not asked for."""
+    """Why the machine cannot execute a layer without fixed point."""
     return node.error("its gates are real numbers, which need --fixed-point")

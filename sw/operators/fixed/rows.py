@@ -1,4 +1,4 @@
-"""Sums, means, maxima, softmax and normalisation over axes of tensors in fixed point."""
+"""Sums, means, maxima, softmax and normalisation over axes, in fixed point."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _total(importer: Importer, node: OnnxNode, x: Dequantised, axes: Sequence[in
 
 
 def _greatest(importer: Importer, node: OnnxNode, view: View, axes: Sequence[int]) -> View:
-    """The maxima over axes, which stay with one element: of halves, of quarters, and so on."""
+    """The maxima over axes, which are kept with size 1: by halves, quarters, and so on."""
     for axis in axes:
         while (size := view.shape[axis]) > 1:
             half = -(-size // 2)
@@ -76,9 +76,9 @@ def _greatest(importer: Importer, node: OnnxNode, view: View, axes: Sequence[int
 
 
 def softmax(importer: Importer, node: OnnxNode) -> Reals:
-    """exp(x - m) / sum of exp(x - m) over an axis, m the maximum.
+    """exp(x - m) / sum of exp(x - m) over an axis, where m is the maximum.
 
-    An error of x, the same for all, changes a result by half of it at most; so does the relative error of the
+    An error common to all x changes a result by at most half of it; so does the relative error of the
     exponentials.
     """
     x = fixed(importer, node, _masked(importer, node, importer.value(node, 0)))
@@ -108,9 +108,9 @@ def softmax(importer: Importer, node: OnnxNode) -> Reals:
 
 
 def _masked(importer: Importer, node: OnnxNode, value: Value) -> Value:
-    """A value whose mask is nearer to what it masks, but still so far below that nothing is left of it.
+    """A value whose mask is closer to the values that it masks, but still far enough below to vanish.
 
-    A mask is the least number of a constant that is added, or chosen instead of an element.
+    A mask is the smallest number of a constant that is added, or chosen instead of an element.
     """
     if not isinstance(value, Real) or value.op not in ("Add", "Where"):
         return value
@@ -131,13 +131,13 @@ def _masked(importer: Importer, node: OnnxNode, value: Value) -> Value:
 
 
 def _row(importer: Importer, node: OnnxNode, value: Expression, operands: Sequence[View], hint: str) -> View:
-    """Whole numbers, one for each row."""
+    """One integer per row."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
     return importer.elementwise(node, value, operands, shape, "int32", f"{node.outputs[0]}.{hint}").view
 
 
 def normalisation(importer: Importer, node: OnnxNode) -> Reals:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; RMS normalisation is without the mean."""
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; RMS normalisation has no mean."""
     x = fixed(importer, node, importer.value(node, 0))
     rank = len(x.shape)
     if any(node.outputs[1:]):
@@ -164,7 +164,7 @@ def normalisation(importer: Importer, node: OnnxNode) -> Reals:
 
 
 def _difference(importer: Importer, node: OnnxNode, x: FixedPoint, mean: FixedPoint) -> FixedPoint:
-    """A tensor less its mean, exact where 30 bits hold it."""
+    """A tensor minus its mean; exact if it fits 30 bits."""
     wide = x.high - x.low + x.error + mean.error
     bits = min(bits_of(x), bits_of(mean), Bound(-wide, wide).bits)
     drops = [bits_of(operand) - bits for operand in (x, mean)]
@@ -177,11 +177,11 @@ def _difference(importer: Importer, node: OnnxNode, x: FixedPoint, mean: FixedPo
 def _normalised(
     importer: Importer, node: OnnxNode, x: FixedPoint, axes: Sequence[int], each: float, root_error: float
 ) -> FixedPoint:
-    """Rows over the root of the mean of their squares and epsilon.
+    """Rows divided by the root of the mean of their squares plus epsilon.
 
-    Elements are off by `each` at most, the root of the mean of the squares of that is `root_error` at most.
-    They are scaled by a power of two so that the greatest of a row has 30 bits: c = x * 2^k. With v the mean
-    of c^2, e epsilon in the same unit, results are c / sqrt(v + e).
+    Elements are off by at most `each`; the root of the mean of the squared errors is at most `root_error`.
+    They are scaled by a power of two so that the greatest element of a row has 30 bits: c = x * 2^k. With v
+    the mean of c^2, and e epsilon in the same unit, results are c / sqrt(v + e).
     """
     count, bits = math.prod(x.shape[a] for a in axes), bits_of(x)
     epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
@@ -192,7 +192,7 @@ def _normalised(
     mantissa, exponent = math.frexp(epsilon * 2.0 ** (2 * bits - 60))
     fall = 30 - exponent - (_SQUARES - 1)
     if fall < 0:
-        raise node.error(f"epsilon {epsilon:g} is too great for the range of its input, {x.high:g}")
+        raise node.error(f"epsilon {epsilon:g} is too large for the range of its input, {x.high:g}")
     size = importer.elementwise(node, apply("abs", Argument(0)), [x.view], x.shape, "int32", f"{name}.size")
     most = _greatest(importer, node, size.view, axes)
     up = apply("min", apply("sub", apply("clz", Argument(0)), 2), min(29, fall // 2))

@@ -1,7 +1,7 @@
 """Functions of fixed-point numbers: tables of cubic polynomials, and powers by mantissa and exponent.
 
-The greatest error of a table is found by comparing it with the function: at `_SAMPLES` places of every
-segment and at many places outside, and by how much the difference changes from one place to the next.
+The error bound of a table is found by comparing it with the function: at `_SAMPLES` points of every segment
+and at many points outside, with an allowance for the change between adjacent points.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(steps: Steps, x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Table:
-    """A function of argument 0, with `bits` fractional bits: its values, its error and its greatest slope."""
+    """A function of argument 0, which has `bits` fractional bits: its values, error and steepest slope."""
 
     steps: Steps
     bits: int
@@ -50,8 +50,8 @@ class Table:
 def interpolated(function: Function, low: float, high: float, bits: int) -> Table:
     """A function of numbers with `bits` fractional bits from `low` to `high`.
 
-    Where it is nearly a line at an end of the range, the line stands for it. Raises `InputError` where it is
-    not a number.
+    Near an end of the range where the function is almost linear, a line replaces it. Raises `InputError` if
+    the function is not a number somewhere.
     """
     first, last = math.floor(low * 2.0**bits), math.ceil(high * 2.0**bits)
     places = _places(first, last)
@@ -74,14 +74,14 @@ def _values(function: Function, x: np.ndarray) -> np.ndarray:
 
 
 def _places(first: int, last: int) -> np.ndarray:
-    """Whole numbers of a range: at equal distances, and more of them next to 0."""
+    """Integers of a range: equally spaced, and denser near 0."""
     near = np.geomspace(1, max(abs(first), abs(last), 2), 1024)
     every = np.concatenate([np.linspace(first, last, 4096), near, -near, [first, last, 0]])
     return np.unique(np.clip(np.rint(every), first, last).astype(np.int64))
 
 
 def _lines(x: np.ndarray, y: np.ndarray, tolerance: float) -> tuple[int, int, float, float]:
-    """Between which places a function is no line, and the slopes of the lines outside, 0 in most cases."""
+    """The points between which a function is not linear, and the slopes outside, usually 0."""
     ends = []
     for step in (1, -1):
         own, values = x[::step], y[::step]
@@ -137,12 +137,12 @@ def _built(
 
 
 def _nodes(degree: int) -> np.ndarray:
-    """Places from 0 to 1 through which a polynomial is nowhere far from a function."""
+    """Points from 0 to 1 through which a polynomial approximates a function well everywhere."""
     return np.asarray(1 - np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))) / 2
 
 
 def _fraction(function: Function, number: Expression, bits: int, degree: int) -> Steps:
-    """A smooth function of what a number has behind the point, in polynomials of 256 segments."""
+    """A smooth function of the fractional part of a number, as polynomials over 256 segments."""
     nodes, step = _nodes(degree), bits - 8
     found = function((np.arange(_WORDS)[:, None] + nodes) / _WORDS)
     words = np.rint(np.linalg.solve(np.vander(nodes, increasing=True), found.T)).astype(np.int64)
@@ -151,7 +151,7 @@ def _fraction(function: Function, number: Expression, bits: int, degree: int) ->
 
 
 def _horner(coefficients: Sequence[Expression], within: Expression, step: int) -> Steps:
-    """A polynomial of a place in segments 2^step long, in steps of two tables."""
+    """A polynomial of the position in segments of length 2^step, in steps of two tables."""
     *others, value = coefficients
     steps: list[Expression] = []
     for count, coefficient in enumerate(reversed(others), 1):
@@ -163,7 +163,7 @@ def _horner(coefficients: Sequence[Expression], within: Expression, step: int) -
 
 
 def _polynomial(words: np.ndarray, left: int, right: int, step: int) -> Steps:
-    """The polynomials of segments 2^step long."""
+    """The polynomials of segments of length 2^step."""
     place = apply("sub", clamped(_X, left, right), left)
     index = apply("shr", place, step)
 
@@ -180,7 +180,7 @@ def _polynomial(words: np.ndarray, left: int, right: int, step: int) -> Steps:
 class Power:
     """A power of a positive argument 0: `mantissa` with `bits` fractional bits, times 2^-`exponent`.
 
-    The mantissa is from 0.5 to 1, of a root from 1 to 2. `error` is relative.
+    The mantissa is from 0.5 to 1, for a root from 1 to 2. `error` is relative.
     """
 
     mantissa: Steps
@@ -190,7 +190,7 @@ class Power:
 
 
 def power(p: float, bits: int) -> Power:
-    """The power -1, -1/2 or 1/2 of a positive number with `bits` fractional bits, whatever its magnitude."""
+    """The power -1, -1/2 or 1/2 of a positive number with `bits` fractional bits, of any magnitude."""
     zeros = apply("clz", _X)
     normal = apply("shl", _X, apply("sub", zeros, 1))
     one = 29 if p > 0 else 30
@@ -213,9 +213,9 @@ def power(p: float, bits: int) -> Power:
 
 
 def exponential(bits: int) -> tuple[Expression, float, float]:
-    """E to the power of a number up to 0 with `bits` fractional bits, with 29 fractional bits.
+    """The exponential of a non-positive number with `bits` fractional bits, with 29 fractional bits.
 
-    Gives also its relative and its absolute error.
+    Also returns its relative and its absolute error.
     """
     # The power of two, with 25 fractional bits: below 2^-31 nothing is left.
     mantissa, exponent = math.frexp(math.log2(math.e) * 2.0 ** (25 - bits))

@@ -1,8 +1,8 @@
-"""Normalisation written with smaller operators that are quantised in between: its sums are whole numbers.
+"""Normalisation written with smaller operators and quantised in between: its sums are integers.
 
-With n elements x along the axes, n times x less its mean is n*x - S, S being their sum. n^2 times the
-variance is n*Q - S^2, Q being the sum of squares; it is exact up to n = 362, else the lowest bits are
-dropped so that 32 bits hold it.
+With n elements x along the axes, and S their sum, n times (x - mean) is n*x - S. With Q the sum of squares,
+n^2 times the variance is n*Q - S^2. It is exact up to n = 362; for more elements, the lowest bits are dropped
+so that it fits 32 bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOW = 7
 
 
 def columns(importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int]) -> View:
-    """Elements along axes as columns of a matrix, or of several, one for each place along the others."""
+    """Elements along axes as columns of one or more matrices, one per position along the other axes."""
     rest = [a for a in range(len(view.shape)) if a not in chosen]
     kept, count = [view.shape[a] for a in rest], math.prod(view.shape[a] for a in chosen)
     moved = transposed(view, (*rest, *chosen))
@@ -46,7 +46,7 @@ def columns(importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int
 
 
 def summed(importer: Importer, node: OnnxNode, matrix: View, zero: int, name: str) -> View:
-    """The sums of columns of elements less a number: a row of ones times the matrix."""
+    """The sums of columns of elements minus a number: a row of ones times the matrix."""
     ones = importer.constant(np.ones((1, matrix.shape[-2]), np.int8), f"{name}.ones")
     return sums(importer, node, ones, matrix, 0, zero, name)
 
@@ -54,7 +54,7 @@ def summed(importer: Importer, node: OnnxNode, matrix: View, zero: int, name: st
 def added(
     importer: Importer, node: OnnxNode, view: View, chosen: Sequence[int], zero: int, name: str
 ) -> View:
-    """Sums over axes, which stay with one element, of elements less a number."""
+    """Sums of elements minus a number over axes, which are kept with size 1."""
     total = summed(importer, node, columns(importer, node, view, chosen), zero, name)
     shape = [1 if a in chosen else size for a, size in enumerate(view.shape)]
     return importer.reshaped(node, total, shape)
@@ -68,7 +68,7 @@ def _difference(importer: Importer, node: OnnxNode) -> Value:
 
 
 def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Dequantised | None:
-    """A value less its mean; None where the other operand is something else."""
+    """A value minus its mean; None if the other operand is something else."""
     if not (isinstance(x, Dequantised) and x.uniform and x.element in BYTES and isinstance(mean, Structured)):
         return None
     reduction = mean.node
@@ -93,7 +93,7 @@ def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Deq
 
 
 def _origin(importer: Importer, d: Dequantised) -> tuple[Dequantised, list[int]] | None:
-    """What a value is that is less its mean, and over which axes, in the order in which it is seen."""
+    """The value from which the mean was subtracted, and over which axes, in the order in which it is seen."""
     x, chosen = importer.centred.get(d.view.tensor, (None, ()))
     if x is None or len(d.shape) != len(x.shape):
         return None
@@ -107,7 +107,7 @@ def _origin(importer: Importer, d: Dequantised) -> tuple[Dequantised, list[int]]
 
 @imports("ReduceSum", into=REAL_HANDLERS)
 def _sum(importer: Importer, node: OnnxNode) -> Value:
-    """The sum over axes of what has one scale, as whole numbers."""
+    """The sum over axes of values with one scale, as integers."""
     x = row_operand(importer, node)
     chosen = reduced_axes(importer, node, len(x.shape))
     if chosen is None:
@@ -122,7 +122,7 @@ def _sum(importer: Importer, node: OnnxNode) -> Value:
 
 
 def variance(importer: Importer, node: OnnxNode, value: Value) -> Dequantised | None:
-    """The mean of squares of a value less its mean; None for the mean of something else."""
+    """The mean of squares of a value minus its mean; None for the mean of anything else."""
     match value:
         case Real(op="Pow", inputs=(Dequantised() as d, Constant(two))) if np.all(two == 2):
             pass

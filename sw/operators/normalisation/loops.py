@@ -49,9 +49,9 @@ def sums(element: str, mean: bool = True) -> GridKernel:
 
 @functools.cache
 def variances(mean: bool = True) -> GridKernel:
-    """Variance and epsilon of every row as one mantissa, and by how much to shift its inverse root right.
+    """Variance plus epsilon of every row as a mantissa, and the right shift of its inverse root.
 
-    Without `mean` the sums of rows count as 0.
+    Without `mean`, the sums of rows count as 0.
     """
     begin = "square = squares[row]\nboth = square - square_before\nsquare_before = square"
     high, low = f"mul_shift_round(both, columns, {LOW_BITS})", "both * columns"
@@ -94,9 +94,9 @@ AGAIN = numbered("row", STEPS)
 
 @functools.cache
 def roots(mean: bool = True) -> GridKernel:
-    """What an element of every row is multiplied with, and what is added.
+    """The factor and the offset for the elements of every row.
 
-    Without `mean` that is `before` times the factor.
+    Without `mean`, the offset is `before` times the factor.
     """
     inputs = tuple(Stream(name, "out", "int32", 8) for name in numbered("mantissa", STEPS))
     lines = [f"value = {START} - mul_shift_round(mantissa0[row0], {SLOPE}, 31)"]
@@ -126,7 +126,7 @@ def roots(mean: bool = True) -> GridKernel:
 
 @functools.cache
 def results(element: str, gap: bool = False) -> GridKernel:
-    """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
+    """All results, four to a word; with a gap, each row starts `next` words after the last results."""
     copies = range(COPIES)
     constants = tuple(
         Stream(f"{name}{i}", "scratch", "int32", 4 * (PARAMETERS * i + k))

@@ -1,4 +1,4 @@
-"""Layer and RMS normalisation of 8-bit numbers in whole numbers: exact sums, an inverse square root per row.
+"""Layer and RMS normalisation of 8-bit numbers in integers: exact sums, an inverse square root per row.
 
 The steps and their error bounds are in docs/operators.md.
 """
@@ -65,11 +65,11 @@ class Normalisation(RowOperator):
 
     @property
     def fill(self) -> int:
-        """What adds nothing to the sums."""
+        """A padding value that adds nothing to the sums."""
         return self.x_zero
 
     def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32]:
-        """Factor and offset of every column, padding included; with lanes, of so many columns at a time."""
+        """Factor and offset of every column, with padding; for as many columns at a time as lanes."""
         width = -(-self.columns // GROUP) * GROUP
         found = np.zeros((width, loops.PARAMETERS), np.int32)
         found[: self.columns, 0] = self.factors
@@ -100,7 +100,7 @@ class Normalisation(RowOperator):
         )
 
     def _inverse_root(self, variance: Integers, exponent: Integers) -> tuple[Integers, Integers]:
-        """1 / sqrt(v + e) with 29 fractional bits, from 1 to sqrt(8), and by how much to shift it right."""
+        """1 / sqrt(v + e) with 29 fractional bits, from 1 to sqrt(8), and its right shift."""
         rounded = functools.partial(operate, "mul_shift_round")
         # Odd, so that the sum is d * 2^(exponent + 31), d from 1/8 to 1, with an even exponent.
         common = np.maximum(exponent, self.exponent) | 1
@@ -219,7 +219,7 @@ def normalisation(
     rounding = min(_MOST_ROUNDING, 30 - math.frexp(reach)[1])
     if rounding < _LEAST_ROUNDING:
         raise InputError(
-            f"{name}: gamma and beta are too great for the output scale: results reach {reach:g} steps, "
+            f"{name}: gamma and beta are too large for the output scale: results reach {reach:g} steps, "
             f"at most {2.0 ** (30 - _LEAST_ROUNDING):g} are possible"
         )
     # The greatest factor of an element is n / most, that of a row that is not constant (not 0).

@@ -1,4 +1,4 @@
-"""Layer and RMS normalisation written with smaller operators, recognised before the nodes are read."""
+"""Recognises layer and RMS normalisation written with smaller operators, before nodes are imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Match = tuple[dict[str, str], list[OnnxNode]]
 
 
 def _patterns() -> Iterator[tuple[str, Pattern]]:
-    """What normalisations are written as, greater patterns first."""
+    """The ways in which normalisations are written, largest patterns first."""
     kinds: tuple[tuple[str, str | Pattern], ...] = (
         ("LayerNormalization", ("Sub", "x", ("ReduceMean", "x"))),
         ("RMSNormalization", "x"),
@@ -39,10 +39,10 @@ def _patterns() -> Iterator[tuple[str, Pattern]]:
 
 @rewrites
 def recognised(model: OnnxModel) -> OnnxModel:
-    """The model with normalisations as one node each.
+    """The model with each normalisation as one node.
 
     ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add are LayerNormalization; without the first two
-    and the last one they are RMSNormalization. Reciprocal and Mul, or a power of -0.5, may stand for Div.
+    and the last one, they are RMSNormalization. Reciprocal and Mul, or a power of -0.5, may replace Div.
     """
     made: dict[str, OnnxNode] = {}
     gone: set[str] = set()
@@ -61,7 +61,7 @@ def recognised(model: OnnxModel) -> OnnxModel:
 
 
 class _Matcher:
-    """The nodes of a model by what they make, and how often that is read."""
+    """The nodes of a model by result, and how often each result is read."""
 
     def __init__(self, model: OnnxModel) -> None:
         self.constants, self.shapes = model.constants, model.shapes
@@ -70,7 +70,7 @@ class _Matcher:
         self.uses.update(model.outputs)
 
     def match(self, node: OnnxNode, pattern: Pattern) -> Match:
-        """The pattern whose last node this is, if nobody else reads what is inside of it; else no nodes."""
+        """The pattern that ends with this node, if nothing else reads its inner results; else no nodes."""
         for names, found in self._matches(node.outputs[0], pattern, {}):
             nodes = list({n.outputs[0]: n for n in found}.values())
             inner = Counter(name for n in nodes for name in n.inputs)
@@ -80,7 +80,7 @@ class _Matcher:
         return {}, []
 
     def _matches(self, name: str, pattern: str | Pattern, names: Mapping[str, str]) -> Iterator[Match]:
-        """All ways in which a tensor can be a pattern of which some names are known."""
+        """All ways in which a tensor matches a pattern, given some known names."""
         if isinstance(pattern, str):
             if names.get(pattern, name) == name:
                 yield {**names, pattern: name}, []
@@ -101,7 +101,7 @@ class _Matcher:
             yield from found
 
     def _suits(self, names: Mapping[str, str], nodes: list[OnnxNode]) -> bool:
-        """Whether constants are such, and means are over the last axis, which stays."""
+        """Whether constants are constant, and means are over the last axis and keep it."""
         two, epsilon, half = (self.constants.get(names.get(n, "")) for n in ("two", "epsilon", "half"))
         return (
             epsilon is not None
@@ -118,13 +118,13 @@ class _Matcher:
         return np.ravel(axes).tolist() in ([-1], [last]) and bool(mean.attributes.get("keepdims", 1))
 
     def _held(self, name: str) -> bool:
-        """Whether a tensor is held by the model, quantised or not."""
+        """Whether a tensor is a constant of the model, quantised or not."""
         maker = self.makers.get(name)
         dequantised = maker is not None and maker.op == "DequantizeLinear"
         return (maker.inputs[0] if maker is not None and dequantised else name) in self.constants
 
     def normalisation(self, last: OnnxNode, op: str, names: Mapping[str, str]) -> OnnxNode:
-        """The one node that a pattern is."""
+        """The single node that replaces a pattern."""
         if "scale" not in names:
             one = fresh(f"{last.outputs[0]}.one", {*self.makers, *self.uses, *self.constants})
             self.constants[one] = np.ones((), np.float32)

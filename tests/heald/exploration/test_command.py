@@ -230,7 +230,7 @@ def test_a_family_without_a_clock_is_told_without_going_through_the_space(
         (folder / "space.toml").write_text(more)
         request = command.Request(Path("space.toml"), (Path("net.onnx"),))
         command.prepare(request)
-        with pytest.raises(InputError, match="fmax_mhz needs a clock, which is not known of family xilinx"):
+        with pytest.raises(InputError, match="fmax_mhz needs a clock, which is not known for family xilinx"):
             command.prepare(replace(request, family="xilinx"))
 
 

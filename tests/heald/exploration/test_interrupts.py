@@ -107,7 +107,7 @@ def test_an_interrupted_and_a_killed_exploration_go_on(heald: Any, folder: Path)
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
-    assert "all of it is in sqlite:///space-tiny.db: the same command goes on from here" in told
+    assert "all points are in sqlite:///space-tiny.db: the same command resumes from here" in told
     assert "of 16 points" in told
     assert "Traceback" not in told
     first = finished(trials(folder))

@@ -147,7 +147,7 @@ def test_a_point_that_loses_its_worker_thrice_is_kept_as_failed(prepared: Prepar
 def test_what_is_no_matter_of_the_point_stops_the_search_and_leaves_it_open(prepared: Prepared) -> None:
     kept = opened(prepared)
     try:
-        with pytest.raises(InputError, match="no space left on device; the same command goes on from here"):
+        with pytest.raises(InputError, match="no space left on device; the same command resumes from here"):
             searched(kept, prepared, Here(hinder=5))
         assert 4 <= len(kept.points()) <= 7
         left = kept.unfinished()
@@ -395,7 +395,7 @@ def test_a_cluster_that_is_lost_ends_the_search(prepared: Prepared) -> None:
 
     kept = opened(prepared)
     try:
-        with pytest.raises(InputError, match="nobody answers; the same command goes on from here"):
+        with pytest.raises(InputError, match="nobody answers; the same command resumes from here"):
             searched(kept, prepared, Lost())
         assert 2 <= len(kept.points()) < POINTS
     finally:

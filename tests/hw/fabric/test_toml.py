@@ -176,7 +176,7 @@ def test_a_file_starts_from_a_preset(tmp_path):
         (('"m p...", "..."', '"m p..."'), ["grid", "1 rows", "the grid has 2"]),
         (('"m p...", "..."', '"m p", "..."'), ["grid row 'm p'", "2 columns", "the grid has 3"]),
         (('"m p...", "..."', '"m q...", "..."'), ["grid row", "kinds are m, p", "not 'q'"]),
-        (('"m p...", "..."', '"...", "m p"'), ["grid", "behind what it repeats"]),
+        (('"m p...", "..."', '"...", "m p"'), ["grid", "after what it repeats"]),
         (('"m p...", "..."', '"m... p...", "..."'), ["grid row", "come once"]),
         (('"m p...", "..."', '"m p p m p...", "..."'), ["at least 4 columns", "the grid has 3"]),
         (('["m p...", "..."]', '"m"'), ["grid must be a list", "not 'm'"]),

@@ -60,7 +60,7 @@ def test_a_machine_without_patches_takes_convolutions_of_single_pixels_alone() -
     x = b.input((1, 2, 6, 7))
     pixels = b.convolution(x, 3, Axis(6, 1), Axis(7, 1))
     patches = b.convolution(x, 3, same(6, 3), same(7, 3))
-    with pytest.raises(OperatorsError, match="images; this needs convolutions = true") as error:
+    with pytest.raises(OperatorsError, match="patches; this needs convolutions = true") as error:
         compile_network(b.network(pixels, patches), machine)
     assert [o.name for o, _ in error.value.refused] == [b.network(patches).operators[1].name]
     assert compile_network(b.network(pixels, patches), TEST)

@@ -77,7 +77,7 @@ GOOD = Graph("g", NODES, EDGES)
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [
-        ((*NODES, Node("a", "add")), EDGES, "'a' is there twice"),
+        ((*NODES, Node("a", "add")), EDGES, "'a' appears twice"),
         (NODES, (*EDGES, Edge("x", "b", 0, "I1")), "edge x to b: there is no node 'x'"),
         (NODES, (*EDGES, Edge("b", "y", 0, "I1")), "there is no node 'y'"),
         (NODES, (*EDGES, Edge("a", "c", 0, "I1")), "node c (add): operand I1 must be given once"),

@@ -66,7 +66,7 @@ def test_what_a_float_model_needs_is_its_quantisation(tmp_path: Path) -> None:
     model = floats(Builder())
     (refusal,) = causes(model)
     assert refusal.reason == "the images 'x0' must come from DequantizeLinear of int8 or uint8"
-    assert refusal.advice == (f"the model is float32: quantise it first by {QDQ}",)
+    assert refusal.advice == (f"the model is float32: quantise it first with {QDQ}",)
 
 
 def test_types_that_the_tool_leaves_out_are_named_and_naming_them_helps(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_types_that_the_tool_leaves_out_are_named_and_naming_them_helps(tmp_path
 
 def test_other_forms_are_told_to_become_qdq(tmp_path: Path) -> None:
     made = statically(floats(Builder(), "ReduceSum"), tmp_path, quant_format=QuantFormat.QOperator)
-    assert {r.advice[-1] for r in causes(made)} == {f"quantise the float32 original by {QDQ}"}
+    assert {r.advice[-1] for r in causes(made)} == {f"quantise the float32 original with {QDQ}"}
     b = Builder()
     x = b.op("MatMul", b.input((4, 8), "float32"), b.constant(b.rng.normal(size=(8, 8)), np.float32))
     y = b.op("MatMul", b.op("Softmax", x), b.constant(b.rng.normal(size=(8, 8)), np.float32))
@@ -87,7 +87,7 @@ def test_other_forms_are_told_to_become_qdq(tmp_path: Path) -> None:
     (refusal,) = causes(onnx.load(tmp_path / "made.onnx"))
     assert (refusal.op, refusal.advice) == (
         "DynamicQuantizeLinear",
-        (f"quantise the float32 original by {QDQ}",),
+        (f"quantise the float32 original with {QDQ}",),
     )
 
 
@@ -113,7 +113,7 @@ def test_a_state_that_fixed_point_needs_is_named() -> None:
     w, r = (b.constant(b.rng.normal(0, 0.3, (1, 20, n)), np.float32) for n in (4, 5))
     state = b.op("Unsqueeze", b.input((1, 5), "float32"), b.constant([0], np.int64))
     model = b.model(b.ops("LSTM", x, w, r, "", "", state, state, count=1, hidden_size=5)[0])
-    text = "put QuantizeLinear, DequantizeLinear behind input 'x1' (op_types_to_quantize with 'LSTM') or"
+    text = "put QuantizeLinear, DequantizeLinear after input 'x1' (op_types_to_quantize with 'LSTM') or"
     advice = (f"{text} make it a constant",)
     assert causes(model, fixed_point=True)[0].advice == advice
     (refusal,) = (r for r in causes(model) if r.op == "LSTM")
@@ -157,7 +157,7 @@ def test_an_if_names_the_input_that_decides_and_how_to_give_it(
     assert call(["explain", str(path), "--inputs", str(given)]) == 1
     out = capsys.readouterr().out
     assert "(If)" not in out
-    assert "branches are not quantised: take choice out (quant_pre_process, or export without it)" in out
+    assert "branches are not quantised: remove choice (quant_pre_process, or export without it)" in out
     for wrong, text in (
         ({"rat": 1}, "input 'rat' is not one of the model's inputs (x, rate)"),
         ({"rate": [1, 2]}, "input 'rate' must be int64 of shape [], not int64 of [2]"),
@@ -239,6 +239,6 @@ def test_an_operator_of_onnxruntime_alone_says_what_to_quantise_instead() -> Non
     )
     (refusal,) = causes(b.model(last[0]))
     assert refusal.advice == (
-        "quantise the float32 original by quantize_static, which keeps LSTM, and use --fixed-point",
+        "quantise the float32 original with quantize_static, which keeps LSTM, and use --fixed-point",
     )
     assert dataclasses.replace(refusal, lost=True).remedy == refusal.advice[0]

@@ -111,7 +111,7 @@ def test_a_part_that_occurs_often_is_computed_once() -> None:
 def test_what_is_no_expression_is_one_message() -> None:
     for attempt, message in (
         (lambda: Number(1 << 31), "a number must have 32 bits, not be 2147483648"),
-        (lambda: Apply("load", (Argument(0),)), "'load' is no operation on numbers"),
+        (lambda: Apply("load", (Argument(0),)), "'load' is not an operation on numbers"),
         (lambda: Apply("add", (Argument(0),)), "add takes 2 operands, not 1"),
         (lambda: evaluate(Lookup((5, 6), Argument(0)), [[0, 2]]), "index of a table must be 0 to 1, not 2"),
         (lambda: evaluate(Lookup((5, 6), Argument(0)), [-1]), "index of a table must be 0 to 1, not -1"),

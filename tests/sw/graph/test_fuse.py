@@ -163,7 +163,7 @@ def test_what_nobody_reads_is_left_out() -> None:
 
 def test_networks_are_checked() -> None:
     tensors = {"x": ((4,), "int32"), "y": ((4,), "int32")}
-    with pytest.raises(InputError, match="'y' is read before anything wrote it"):
+    with pytest.raises(InputError, match="'y' is read before it is written"):
         network(tensors, [elementwise("e", view("x", 4), Argument(0), view("y", 4))], ("x",), ())
     with pytest.raises(InputError, match="reaches from 0 to 4, the tensor has 4 elements"):
         network(tensors, [elementwise("e", view("y", 5), Argument(0), view("x", 4))], ("x",), ("y",))

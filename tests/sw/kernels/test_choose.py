@@ -83,7 +83,7 @@ def test_a_forged_mapping_is_made_anew(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_cannot_be_chosen_is_one_message() -> None:
     with pytest.raises(InputError, match="the multiple must be at least 1, not 0"):
         choose(*CASES["table"], OUT, DEFAULT, multiple=0)
-    with pytest.raises(InputError, match="must have a grid to run kernel elementwise"):
+    with pytest.raises(InputError, match="must have a CGRA to run kernel elementwise"):
         choose(*CASES["table"], OUT, DEFAULT.replace(cgra=None), multiple=1)
 
 

@@ -190,7 +190,7 @@ def test_a_text_that_is_no_kernel_is_one_message(text: str, message: str) -> Non
 
 
 def test_a_machine_needs_a_grid() -> None:
-    with pytest.raises(InputError, match="must have a grid to run kernel scaled"):
+    with pytest.raises(InputError, match="must have a CGRA to run kernel scaled"):
         configure(kernel(), MACHINE.replace(cgra=None))
 
 

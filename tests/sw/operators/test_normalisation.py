@@ -169,7 +169,7 @@ def test_the_variance_is_exact() -> None:
     [
         ({"columns": 40000}, "n: layer normalisation takes rows of 1 to 32768 elements, not 40000"),
         ({"epsilon": -1.0}, "n: epsilon must be a number from 0 on, not -1"),
-        ({"y_scale": 1e-9}, "n: gamma and beta are too great for the output scale"),
+        ({"y_scale": 1e-9}, "n: gamma and beta are too large for the output scale"),
         ({"gamma": math.nan}, "n: gamma and beta must be finite numbers"),
     ],
 )

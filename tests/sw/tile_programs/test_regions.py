@@ -266,7 +266,7 @@ LOAD = "load(memory=A[0:4, 0:12], target="
         ),
         (
             "store_out(source=3, memory=4, rows=1, bytes=1)",
-            "found store_out, which needs a CGRA grid, expected",
+            "found store_out, which needs a CGRA, expected",
         ),
         (
             "f(read=A[0:4, 0:4])",

@@ -82,7 +82,7 @@ def test_dilation_spreads_the_kernel() -> None:
         ("write_b", 0, "write_b must be a number from 1e-06 to 1e+15, not 0"),
         ("halo", -1, "halo must be a whole number from 0"),
         ("halo", 5, "halo goes with conv: a plain product reads nothing twice, halo is 5"),
-        ("bufa", 5, "bufa is unknown; known are acc_elem_bytes, "),
+        ("bufa", 5, "bufa is unknown; valid are acc_elem_bytes, "),
         ("\n\ud800", 5, r"'\\n\\ud800' is unknown"),
         ("x" * 100, 5, "x{59}... is unknown"),
         ("conv", CONV, "m, k, n must not be given beside conv, which says the same"),
@@ -112,7 +112,7 @@ def test_what_is_missing_is_named(name: str) -> None:
             "conv.kh must fit the padded image: 7 with dilation 1 covers 7, conv.h = 2 with",
         ),
         ({"dilation": 30}, "conv.kw must fit the padded image: 5 with dilation 30 covers 121, conv.w = 100"),
-        ({"size": 1}, "conv.size is unknown; known are dilation, h, ic, kh, kw, oc, pad, sn, stride, w"),
+        ({"size": 1}, "conv.size is unknown; valid are dilation, h, ic, kh, kw, oc, pad, sn, stride, w"),
         ({"sn": 1 << 30}, "conv makes a product of n = "),
     ],
 )
