@@ -32,11 +32,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return Reader(heald)
 
 
-@pytest.mark.parametrize(
-    "page",
-    # The first one maps the loops of two machines, which takes most of a minute.
-    [pytest.param(p, marks=[pytest.mark.slow] * (p.stem == "model"), id=p.stem) for p in TUTORIALS],
-)
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_does_what_it_says(reader: Reader, page: Path) -> None:
     done = sum(not b.slow and b.language != "text" for b in blocks(page))
     assert reader.follow(page, slow=False) >= done > 0
