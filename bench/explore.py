@@ -22,17 +22,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cosim.session.pareto import dominated, extremes, vector
 from heald.exploration.command import (
     Prepared,
     Request,
     explore,
-    extremes,
     fingerprints,
     kept_so_far,
     prepare,
 )
 from heald.exploration.evaluate import Evaluation
-from heald.exploration.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
+from heald.exploration.results import Exploration, Point, State, ranked
 from heald.exploration.samplers import sampler
 from heald.exploration.search import Progress, Search
 from heald.exploration.study import distributions, fields_of, open_study
@@ -67,6 +67,10 @@ class Known:
             future.set_result(Answer(Evaluation(point.metrics, (), 0.0)))
         return future
 
+    def heard_of(self, task: Future[Answer]) -> str:
+        """Nothing takes long."""
+        return ""
+
     def translate(self, error: BaseException) -> BaseException:
         """Nothing is ever lost."""
         return error
@@ -91,10 +95,11 @@ def searched(prepared: Prepared, known: Known, trials: int, seed: int) -> list[P
 
 def volume(points: list[Point], grid: list[Point], objectives: Mapping[str, str]) -> float:
     """The volume of a front in the box of the grid's values."""
-    best, worst = extremes(grid, objectives)
+    complete = [vector(p.metrics, objectives) for p in grid if p.state is State.COMPLETE]
+    best, worst = extremes(complete, len(objectives))
     ranks = ranked(points, objectives)
     vectors = [vector(p.metrics, objectives) for p in (ranks[0] if ranks else [])]
-    return hypervolume(normalised(vectors, best, worst), (1.0,) * len(best))
+    return dominated(vectors, best, worst)
 
 
 def tell(progress: Progress) -> None:

@@ -161,7 +161,7 @@ class Comparison:
     @property
     def settings(self) -> list[tuple[str, str, str]]:
         """The fields of machine and memories that differ: name, value in A, value in B."""
-        return [(name, _shown(a), _shown(b)) for name, a, b in _differences(self.a.settings, self.b.settings)]
+        return [(name, brief(a), brief(b)) for name, a, b in differences(self.a.settings, self.b.settings)]
 
     @property
     def total(self) -> Pair:
@@ -256,17 +256,17 @@ class Comparison:
         )
 
 
-def _differences(a: Any, b: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(a: Any, b: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Fields that differ; for named parts with different names, only the names."""
     nested = isinstance(a, Mapping) and isinstance(b, Mapping)
     if nested and not (name and a.get("name") != b.get("name")):
         for key in dict.fromkeys([*a, *b]):
-            yield from _differences(a.get(key), b.get(key), f"{name}.{key}".removeprefix("."))
+            yield from differences(a.get(key), b.get(key), f"{name}.{key}".removeprefix("."))
     elif a != b:
         yield name, a, b
 
 
-def _shown(value: Any) -> str:
+def brief(value: Any) -> str:
     """A short text for the value of a field."""
     if isinstance(value, Mapping):
         return str(value.get("name", "other"))

@@ -35,6 +35,8 @@ from hw.config import MachineConfig, to_toml
 from hw.errors import InputError, whole_number
 from hw.html import table
 
+#: Points in flight that progress tells of.
+_MOST_DOING = 4
 #: What the JSON of a point of the front always has.
 _FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
 #: Names of files that `export` writes.
@@ -71,14 +73,15 @@ class Study:
             raise InputError(f"point must be 0 to {len(self.found.points) - 1}, not {number}") from None
         return machine(self.space.machine(point.parameters))
 
-    def compare(self, number: int) -> list[Comparison]:
-        """Compare each model on the base machine (A) and on a point's machine (B), with the cycle model.
+    def compare(self, number: int, beside: int | None = None) -> list[Comparison]:
+        """Compare each model on the base machine or another point's (A) and on a point's machine (B).
 
-        Raises `InputError` if there is no such point, or if a machine cannot execute a model.
+        The cycle model predicts both. Raises `InputError` if there is no such point, or if a machine cannot
+        execute a model.
         """
-        machines = {f"{self.space.base.name}, the base": self.space.base}
-        machines |= {f"point {number}": self.machine(number).config}
-        return [Comparison(*(_side(m, c, name) for name, c in machines.items())) for m in self.models]
+        a, b = self.space.base if beside is None else self.machine(beside).config, self.machine(number).config
+        other = f"{a.name}, the base" if beside is None else f"point {beside}"
+        return [Comparison(_side(m, a, other), _side(m, b, f"point {number}")) for m in self.models]
 
     def report(self, file: str | Path) -> None:
         """Write the report of the exploration (HTML); raises `InputError` if the file cannot be written."""
@@ -125,25 +128,27 @@ class Study:
         console.print()
         console.print(Text(summary(found)))
         head, rows = front_table(found)
-        table = plain_table(*(f">{title}" for title in head))
-        for column in table.columns:
-            column.overflow = "fold"
+        table = plain_table(*(f">{title}" for title in head), no_wrap=True)
         for row in rows:
             table.add_row(*row)
-        console.print(table)
+        wide = console.options.update(width=1000)
+        for column in sorted(table.columns, key=lambda c: -len(str(c.header))):
+            if console.measure(table, options=wide).maximum > console.width:
+                column.header = str(column.header).replace("_", "_\n")
+        # Rather lines that the terminal wraps than numbers that lack digits.
+        console.print(table, crop=False, width=1000)
         if found.nearest is not None:
             console.print(Text(str(found.nearest)))
-        others = [c for c in found.confirmations if c.point not in found.front]
-        if others:
-            good = sum(c.confirmed for c in others)
-            console.print(Text(f"behind the front {good} of {len(others)} points were confirmed on the RTL"))
+        for confirmation in found.confirmations:
+            console.print(Text(str(confirmation)))
         for reason, count in Counter(p.reason for p in found.points if p.reason).most_common(5):
             console.print(Text(f"{count:>5} × {reason}"))
         for objective, shares in found.importance.items():
             order = sorted(shares.items(), key=lambda each: -each[1])
             listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in order)
             console.print(Text(f"{objective} depends on {listed}"))
-        console.print(Text(f"{found.points_per_second:.2f} points per second"))
+        if found.points_per_second:
+            console.print(Text(f"{found.points_per_second:.2g} points per second"))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald explore --json` prints."""
@@ -261,7 +266,7 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
     storage = without_password(prepared.storage)
     say(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
     try:
-        found = command.explore(prepared, lambda state: tell(_told(state)), say)
+        found = command.explore(prepared, lambda state: tell(_told(state)), say, tell)
     except KeyboardInterrupt:
         processes.heard()
         with contextlib.suppress(InputError):
@@ -274,7 +279,8 @@ def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
 def _told(state: search.Progress) -> str:
     refused = sum(p.state is State.REFUSED for p in state.done)
     text = f"{state.outlook}, {state.rate:.2f} points/s" if state.rate else state.outlook
-    return text + (f", {refused} refused" if refused else "")
+    text += f", {refused} refused" if refused else ""
+    return "; ".join([text, *state.doing[:_MOST_DOING]])
 
 
 def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:

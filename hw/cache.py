@@ -15,11 +15,12 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from hw.errors import InputError
 
@@ -46,6 +47,16 @@ def fingerprint(parts: Iterable[str]) -> str:
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:24]
+
+
+def sources(item: Traversable, name: str, aside: Collection[str] = ()) -> Iterator[str]:
+    """Names and texts of the sources in a folder, but for folders of some names."""
+    if item.is_dir() and item.name not in aside:
+        for inner in sorted(item.iterdir(), key=lambda i: i.name):
+            yield from sources(inner, f"{name}/{inner.name}", aside)
+    elif name.endswith((".py", ".toml", ".json")):
+        yield name
+        yield item.read_text(encoding="utf-8")
 
 
 def unwritable(root: Path, error: OSError) -> InputError:
@@ -78,6 +89,41 @@ def write(path: Path, text: str) -> None:
             raise unwritable(path.parent, error) from None
 
 
+@contextlib.contextmanager
+def locked(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Keep others from making a file of the cache; they wait, and are told so by `waits`.
+
+    Where the cache may only be read, nobody waits. Raises `InputError` when it cannot be written for another
+    reason.
+    """
+    try:
+        lock = _lock(path.parent, path.name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waits()
+            lock.acquire()
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise unwritable(path.parent, error) from None
+        yield
+        return
+    try:
+        yield
+    finally:
+        # Who still waits has this file open, and finds the result.
+        with contextlib.suppress(OSError):
+            os.unlink(lock.lock_file)
+        lock.release()
+
+
+def _lock(root: Path, key: str) -> FileLock:
+    """The lock of a result, with the permissions of the cache; raises `OSError`."""
+    root.mkdir(parents=True, exist_ok=True)
+    _share(root)
+    return FileLock(root / f"{key}.lock", mode=0o600 | (_mode(directory()) & 0o066))
+
+
 def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
     """The directory of result `key`, and the seconds that making it took now (0.0 if it was there).
 
@@ -92,9 +138,7 @@ def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
     if _is_whole(final):
         return final, 0.0
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        _share(root)
-        lock = FileLock(root / f"{key}.lock", mode=0o600 | (_mode(directory()) & 0o066))
+        lock = _lock(root, key)
         lock.acquire()
     except OSError as error:
         if error.errno in _READ_ONLY:

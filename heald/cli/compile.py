@@ -23,6 +23,14 @@ from heald.cli.options import (
 )
 from heald.progress import shown
 
+#: The files that people read first (docs/compile.md has all).
+_WORTH_READING = {
+    "program0/plan.txt": "tiles, loops and bounds of each",
+    "program0/memory.txt": "address, size and live range of every tensor",
+    "program0/synchronised.py": "what each warp does",
+    "testbench/README.txt": "how to simulate it without Python",
+}
+
 
 @click.command("compile")
 @click.argument("model", type=PATH, metavar="MODEL.onnx")
@@ -55,8 +63,11 @@ def command(model: Path, inputs: Path | None, output: Path, json_: bool, **optio
     if json_:
         print_json({"directory": str(output), "files": files} | made.as_dict())
     else:
-        for name in sorted(files):
-            click.echo(f"{files[name]:>12,}  {output / name}")
+        click.echo(
+            f"{output}: {len(files)} files, {sum(files.values()):,} bytes; `heald run {output}` runs them"
+        )
+        for name in (name for name in _WORTH_READING if name in files):
+            click.echo(f"  {output / name}  {_WORTH_READING[name]}")
     if not made.compiled.programs:
         note(f"nothing runs on the machine: `heald explain {model}` tells what would change that")
     for failure in made.compiled.failures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, n
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
+from hw.errors import InputError
 
 #: Seconds between two lines of progress where there is no terminal.
 _PAUSE = 4.0
@@ -46,7 +48,7 @@ _PAUSE = 4.0
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write a report as one HTML page.")
 @click.option("--csv", type=PATH, metavar="FILE", help="Write all points as a table.")
 @click.option("--export", type=PATH, metavar="DIR", help="Write the non-dominated machines as TOML files.")
-@click.option("--compare", type=click.IntRange(0), metavar="N", help="Compare point N with the base machine.")
+@click.option("--compare", metavar="N[,M]", help="Compare point N with the base machine, or with point M.")
 @click.option(
     "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="FPGA family."
 )
@@ -77,14 +79,14 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     if options["export"] is not None:
         check_directory(options["export"])
     options["dims"] = options.pop("dim")
-    own = ("report", "csv", "export", "compare")
-    asked = {name: value for name, value in options.items() if name not in own}
+    options["compare"] = compare = _points(options["compare"])
+    asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
     with shown(stages(note, _PAUSE)) as tell:
         study = study_of(Request(space, models, **asked), note, tell)
     for name, write in (("csv", study.csv), ("export", study.export), ("report", study.report)):
         if options[name] is not None:
             write(options[name])
-    compared = [] if options["compare"] is None else study.compare(options["compare"])
+    compared = study.compare(*compare) if compare else []
     if json_:
         print_json(study.as_dict() | {"comparisons": [c.as_dict() for c in compared]})
     else:
@@ -92,8 +94,15 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
         for comparison in compared:
             comparison.print(stdout(180))
         if study.found.front and not compared:
-            note(f"--compare {study.found.front[0]} compares the first of these with the base machine")
-    wrong = [c for c in study.found.confirmations if not c.confirmed]
-    for c in wrong:
-        note(f"point {c.point} differs on the RTL: {c.difference}")
-    return 1 if wrong else 0
+            where = f" --storage {study.storage}" if options["storage"] else ""
+            note(f"--compare {study.found.front[0]}{where} compares the first of these with the base machine")
+    return 1 if any(not c.confirmed for c in study.found.confirmations) else 0
+
+
+def _points(text: str | None) -> tuple[int, ...]:
+    """The points of --compare."""
+    if text is None:
+        return ()
+    if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})?", text):
+        raise InputError(f"--compare must be a point, or two with a comma, not {text!r} (for example 5,0)")
+    return tuple(map(int, text.split(",")))

@@ -102,6 +102,10 @@ class DaskWorkers:
     def _lost(self, error: BaseException) -> ClusterLostError:
         return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
 
+    def heard_of(self, task: Future[Answer]) -> str:
+        """Nothing: workers of a cluster are asked for results alone."""
+        return ""
+
     def translate(self, error: BaseException) -> BaseException:
         """A point that killed its workers, or a scheduler that is gone."""
         if isinstance(error, KilledWorker):

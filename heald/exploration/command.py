@@ -15,25 +15,11 @@ from optuna.trial import FrozenTrial
 
 from cosim import energy
 from cosim.session.metrics import CLOCKED, MINIMIZE
+from cosim.session.pareto import dominated, extremes, vector
 from cosim.toolchain import check_tools
 from heald.exploration import worker
-from heald.exploration.evaluate import (
-    LoadedModel,
-    Workload,
-    chosen,
-    confirm,
-    load_model,
-)
-from heald.exploration.results import (
-    Exploration,
-    Point,
-    State,
-    Vector,
-    hypervolume,
-    normalised,
-    ranked,
-    vector,
-)
+from heald.exploration.evaluate import LoadedModel, Workload, chosen, confirm, load_model
+from heald.exploration.results import Exploration, Point, State, ranked
 from heald.exploration.samplers import sampler
 from heald.exploration.search import Progress, Search, Workers, workers
 from heald.exploration.space import Space, read
@@ -64,6 +50,8 @@ class Request:
     storage: str | None = None
     executor: str = "processes"
     confirm: int = 0
+    #: Points that the study must have: nothing is evaluated.
+    compare: tuple[int, ...] = ()
     family: str = "ecp5"
     synthesis: bool = False
     seed: int = 0
@@ -156,18 +144,16 @@ def _check_area(space: Space, workload: Workload) -> None:
 
 
 def fingerprints(prepared: Prepared) -> Fingerprints:
-    """What the metrics of a study's points depend on, each as a few digits."""
+    """What the metrics of a study's points depend on: the space by its parts, the others as a few digits."""
     space, workload = prepared.space, prepared.workload
     meaning = {
         "base": {name: _text(getattr(space.base, name)) for name in FIELDS if name != "name"},
-        "fixed": dict(space.fixed),
-        "values": {name: list(values) for name, values in space.values.items()},
-        "grids": {name: _text(grid) for name, grid in space.grids.items()},
+        "parameters": {**space.fixed, **{name: list(values) for name, values in space.values.items()}},
+        "fabrics": {name: _text(grid) for name, grid in space.grids.items()},
         "derived": {name: formula.text for name, formula in space.derived.items()},
         "constraints": [c.text for c in space.constraints],
     }
     found = {
-        "space": json.dumps(meaning, sort_keys=True),
         "list of models": json.dumps(
             [
                 [Path(m.title).name, {n: hashlib.sha256(d).hexdigest() for n, d in sorted(m.files().items())}]
@@ -179,31 +165,38 @@ def fingerprints(prepared: Prepared) -> Fingerprints:
         "energy table": repr(workload.table),
         "version of the compiler": worker.compiler(),
     }
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in found.items()}
+    return {"space": meaning, **{name: _digits(text) for name, text in found.items()}}
 
 
 def _text(value: object) -> object:
-    return value.as_dict() if isinstance(value, Fabric) else value
+    return _digits(json.dumps(value.as_dict(), sort_keys=True)) if isinstance(value, Fabric) else value
+
+
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def explore(
-    prepared: Prepared, report: Callable[[Progress], None], note: Callable[[str], None]
+    prepared: Prepared,
+    report: Callable[[Progress], None],
+    note: Callable[[str], None],
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Exploration:
     """Search, confirm, and gather; raises `InputError` when it cannot go on, all that is finished being kept.
 
-    An interrupt leaves the study as it is and goes on to the caller.
+    `tell` hears what a confirmation is at. An interrupt leaves the study as it is and goes on to the caller.
     """
     made_from = fingerprints(prepared)
-    identity = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    identity = _digits(json.dumps(made_from, sort_keys=True))
     staff = workers(prepared.request.executor, identity, prepared.workload)
     killed = True
     try:
         with contextlib.closing(_open(prepared, made_from, note)) as kept:
-            progress = _search(prepared, kept, staff, report, note)
+            rate = 0.0 if prepared.request.compare else _search(prepared, kept, staff, report, note).rate
             staff.close(kill=False)
             killed = False
-            _confirm(prepared, kept, note)
-            return gathered(prepared, kept, progress.rate)
+            _confirm(prepared, kept, note, tell)
+            return gathered(prepared, kept, rate)
     finally:
         if killed:
             staff.close(kill=True)
@@ -216,7 +209,8 @@ def kept_so_far(prepared: Prepared) -> Exploration:
 
 
 def _open(prepared: Prepared, made_from: Fingerprints, note: Callable[[str], None]) -> Kept:
-    return open_study(prepared.storage, prepared.name, prepared.space, made_from, note)
+    needed = prepared.request.compare
+    return open_study(prepared.storage, prepared.name, prepared.space, made_from, note, needed)
 
 
 def _search(
@@ -235,7 +229,9 @@ def _search(
     return Search(kept, made, staff, prepared.trials, report, note).run()
 
 
-def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> None:
+def _confirm(
+    prepared: Prepared, kept: Kept, note: Callable[[str], None], tell: Callable[[str], None]
+) -> None:
     """Run the best points on the RTL, but for those that are confirmed already."""
     known = kept.confirmations()
     ranks = ranked(kept.points(), prepared.space.objectives)
@@ -244,8 +240,10 @@ def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> Non
         if point.number in known and known[point.number].confirmed:
             continue
         note(f"confirming point {point.number} on the RTL ({i + 1} of {len(best)})")
-        config = prepared.space.machine(point.parameters)
-        kept.confirm(confirm(point, config, prepared.loaded, prepared.request.sim, note))
+        config = prepared.space.machine(point.parameters).replace(name=f"point {point.number}")
+        found = confirm(point, config, prepared.loaded, prepared.request.sim, tell)
+        note(str(found))
+        kept.confirm(found)
 
 
 def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
@@ -255,11 +253,10 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
     points = [p if p.hw else replace(p, hw={**space.fixed, **p.parameters}) for p in kept.points()]
     ranks = ranked(points, space.objectives)
     front = ranks[0] if ranks else []
-    best, worst = extremes(points, space.objectives)
+    complete = [vector(p.metrics, space.objectives) for p in points if p.state is State.COMPLETE]
+    best, worst = extremes(complete, len(space.objectives))
     objectives = space.objectives.items()
-    volume = hypervolume(
-        normalised([vector(p.metrics, space.objectives) for p in front], best, worst), (1.0,) * len(best)
-    )
+    volume = dominated([vector(p.metrics, space.objectives) for p in front], best, worst)
     return Exploration(
         name=prepared.name,
         base=space.base.name,
@@ -286,14 +283,6 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
         points_per_second=rate,
         nearest=nearest(points, space),
     )
-
-
-def extremes(points: list[Point], objectives: Mapping[str, str]) -> tuple[Vector, Vector]:
-    """The best and the worst value of each objective among feasible points."""
-    found = [vector(p.metrics, objectives) for p in points if p.state is State.COMPLETE]
-    if not found:
-        return (0.0,) * len(objectives), (0.0,) * len(objectives)
-    return tuple(map(min, zip(*found, strict=True))), tuple(map(max, zip(*found, strict=True)))
 
 
 def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import numpy as np
 
 from cosim.backends import simulator
 from cosim.energy import Table
+from cosim.job import Simulator
 from cosim.session.metrics import ModelMetrics, model_metrics
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.session.operators import Prediction
@@ -131,17 +133,21 @@ def confirm(
 
     A run that breaks off does not hold either. Raises `InputError` for tools that are missing, or fail.
     """
-    try:
-        built = simulator(config, sim)
-    except RuntimeError as error:
-        raise InputError(f"--confirm: the RTL of point {point.number} cannot be built: {error}") from None
+
+    @functools.cache
+    def built() -> Simulator:
+        try:
+            return simulator(config, sim)
+        except RuntimeError as error:
+            raise InputError(f"--confirm: the RTL of point {point.number} cannot be built: {error}") from None
+
     events = cycles = 0
     differences: list[str] = []
     for model, known in zip(models, point.models, strict=True):
         settings = MemorySettings.of(config)
         try:
             compiled = _compiled(model, config)
-            report = run_model(compiled, model.inputs, settings, lambda: built, sim=sim, progress=progress)
+            report = run_model(compiled, model.inputs, settings, built, sim=sim, progress=progress)
         except RuntimeError as error:
             differences.append(f"{model.name}: the run broke off: {error}")
             continue

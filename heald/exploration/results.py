@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from cosim.session.metrics import MAXIMIZE, METRICS, ModelMetrics
+from cosim.session.metrics import METRICS, ModelMetrics
+from cosim.session.pareto import Vector, dominates, vector
 
 #: Objectives of a space that names none.
 DEFAULT = ("cycles", "luts")
@@ -61,6 +62,11 @@ class Confirmation:
     events: int
     cycles: int
     difference: str | None = None
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            return f"point {self.point} differs on the RTL: {self.difference}"
+        return f"point {self.point} on the RTL: {self.events:,} of {self.events:,} events agree"
 
 
 @dataclass(frozen=True)
@@ -185,19 +191,6 @@ def shown(name: str, value: float | None) -> str:
     return f"{value:,.1f}" if value != int(value) and value < 1000 else f"{value:,.0f}"
 
 
-Vector = tuple[float, ...]
-
-
-def vector(metrics: Mapping[str, float], objectives: Mapping[str, str]) -> Vector:
-    """The objectives of a point such that less is better."""
-    return tuple(-metrics[n] if how == MAXIMIZE else metrics[n] for n, how in objectives.items())
-
-
-def dominates(a: Vector, b: Vector) -> bool:
-    """Whether `a` is better in something and worse in nothing."""
-    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
-
-
 def ranked(points: Sequence[Point], objectives: Mapping[str, str]) -> list[list[Point]]:
     """Feasible points by rank: the front, the front of the others, and so on; each by the first objective.
 
@@ -216,24 +209,3 @@ def ranked(points: Sequence[Point], objectives: Mapping[str, str]) -> list[list[
         found.append([p for _, p in front])
         left = rest
     return found
-
-
-def hypervolume(vectors: Sequence[Vector], reference: Vector) -> float:
-    """The volume that is dominated, up to a reference; exact, by slices along the last dimension."""
-    inside = sorted({v for v in vectors if all(x < r for x, r in zip(v, reference, strict=True))})
-    if not inside:
-        return 0.0
-    if len(reference) == 1:
-        return reference[0] - inside[0][0]
-    levels = sorted({v[-1] for v in inside})
-    volume = 0.0
-    for low, high in zip(levels, [*levels[1:], reference[-1]], strict=True):
-        slice_ = [v[:-1] for v in inside if v[-1] <= low]
-        volume += (high - low) * hypervolume(slice_, reference[:-1])
-    return volume
-
-
-def normalised(vectors: Sequence[Vector], best: Vector, worst: Vector) -> list[Vector]:
-    """Vectors in a box from `best` (0) to `worst` (1); a dimension in which all are equal is 0."""
-    spans = [w - b for b, w in zip(best, worst, strict=True)]
-    return [tuple((x - b) / s if s else 0.0 for x, b, s in zip(v, best, spans, strict=True)) for v in vectors]

@@ -7,6 +7,7 @@ with points that cover the space: both extremes, then always the one farthest fr
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -38,7 +39,7 @@ def _vectors(values: Values) -> dict[int | str, tuple[float, ...]]:
 
 
 class SpaceSampler(BaseSampler):
-    """New points of a space, as `inner` proposes them, or any where there is none.
+    """New points of a space: as `inner` proposes them, or where there is none in an `order`, or any.
 
     `start` points come before the first proposal. `seen` are points that there are already.
     """
@@ -51,6 +52,7 @@ class SpaceSampler(BaseSampler):
         inner: BaseSampler | None,
         start: int,
         seed: int,
+        order: Iterator[int] | None = None,
     ):
         self.feasible, self.space, self.relative = feasible, space, dict(relative)
         self.inner, self.start = inner, start
@@ -58,7 +60,7 @@ class SpaceSampler(BaseSampler):
         self.vectors = {name: _vectors(values) for name, values in space.items()}
         self.seen: set[Key] = set()
         self._all: tuple[list[Parameters], np.ndarray] | None = None
-        self._order: Iterator[int] | None = None
+        self._order = order
 
     # What the search asks
 
@@ -176,35 +178,16 @@ class SpaceSampler(BaseSampler):
         return self._all
 
 
-class GridSampler(SpaceSampler):
-    """All points in their order: each of `lanes` workers has a stretch of them, `lane` is whose turn it is.
-
-    Points next to each other are alike, and a worker compiles faster what is like what it has compiled. At
-    the end of its stretch it takes half of the longest that is left.
-    """
-
-    trials = 0
-    lanes = 1
-    lane = 0
-    _stretches: list[range] | None = None
-
-    def _drawn(self) -> Parameters:
-        """The next point."""
-        size, wanted = self.feasible.size, min(self.trials, self.feasible.size)
-        if self._stretches is None:
-            ends = [wanted * i // self.lanes for i in range(self.lanes + 1)]
-            self._stretches = [*map(range, ends, ends[1:]), range(wanted, size)]
-        found, lane = self._stretches, self.lane % self.lanes
-        if not found[lane]:
-            longest = max(range(self.lanes), key=lambda i: len(found[i]))
-            if not found[longest]:
-                lane = self.lanes  # the points beyond those that were wanted
-            else:
-                middle = len(found[longest]) // 2
-                found[lane], found[longest] = found[longest][middle:], found[longest][:middle]
-        assert found[lane], "there must be a point that is new"
-        number, found[lane] = found[lane][0], found[lane][1:]
-        return self.feasible.point(number)
+def _grid(feasible: Feasible, grids: Values) -> Iterator[int]:
+    """All points in their order, but one of each CGRA first: workers then map loops to different ones."""
+    first: dict[int | str, int] = {}
+    for number in range(min(feasible.size, SMALL) if len(grids) > 1 else 0):
+        first.setdefault(feasible.point(number)["cgra"], number)
+        if len(first) == len(grids):
+            break
+    numbers = {*first.values()}
+    yield from first.values()
+    yield from (n for n in itertools.count() if n not in numbers)
 
 
 def sampler(
@@ -217,9 +200,8 @@ def sampler(
 ) -> SpaceSampler:
     """The sampler of a name (`SAMPLERS`) for a search of so many trials."""
     if name == "grid":
-        grid = GridSampler(feasible, space, relative, None, 0, seed)
-        grid.trials = trials
-        return grid
+        order = _grid(feasible, space.get("cgra", ()))
+        return SpaceSampler(feasible, space, relative, None, 0, seed, order)
     inner: BaseSampler | None = None
     # A fifth of the trials is one generation, and covers the space before the first.
     start = min(max(trials // 5, 6), 50)

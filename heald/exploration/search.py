@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from heald.exploration import worker
 from heald.exploration.evaluate import Workload
 from heald.exploration.results import Point
-from heald.exploration.samplers import GridSampler, SpaceSampler
+from heald.exploration.samplers import SpaceSampler
 from heald.exploration.study import Kept
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw import processes
@@ -43,6 +43,7 @@ class _Slot:
 
     pool: ProcessPoolExecutor
     pid: Future[int]
+    said: Any
     task: Future[Answer] | None = None
     broken: bool = False
 
@@ -98,16 +99,23 @@ class ProcessWorkers:
 
     def _start(self) -> _Slot:
         # Threads and locks of this process do not go into one that starts anew.
-        context, arguments = get_context("spawn"), (self.name, self.workload)
+        context = get_context("spawn")
+        said = context.RawArray("c", worker.LINE)
+        arguments = self.name, self.workload, said
         try:
             with processes.interrupts_blocked():
                 pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
-                return _Slot(pool, pool.submit(os.getpid))
+                return _Slot(pool, pool.submit(os.getpid), said)
         except (OSError, RuntimeError) as error:
             raise InputError(
                 f"--executor: process {len(self.slots) + 1} of {self.number} cannot be started: {error}; "
                 "the same command resumes from here"
             ) from None
+
+    def heard_of(self, task: Future[Answer]) -> str:
+        """What the process of a point says that it does."""
+        said = (s.said.value for s in self.slots if s.task is task)
+        return next(said, b"").decode("utf-8", "ignore")
 
     def translate(self, error: BaseException) -> BaseException:
         """`WorkerLostError` for a process that is gone, as a future raises it."""
@@ -161,6 +169,8 @@ class Progress:
     done: list[Point] = field(default_factory=list)
     seconds: float = 0.0
     flying: int = 0
+    #: What points in flight are at, where they take long.
+    doing: list[str] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -188,14 +198,10 @@ class Progress:
 
 @dataclass
 class _Flight:
-    """A point that is being evaluated; `lost` counts the workers that it has cost.
-
-    `lane` is the stretch of a grid that its worker has.
-    """
+    """A point that is being evaluated; `lost` counts the workers that it has cost."""
 
     number: int
     config: MachineConfig
-    lane: int
     lost: int = 0
 
 
@@ -211,8 +217,6 @@ class Search:
     note: Callable[[str], None] = lambda text: None
     flights: dict[Future[Answer], _Flight] = field(default_factory=dict)
     waiting: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    #: Stretches of a grid whose workers have nothing to do.
-    lanes: list[int] = field(default_factory=list)
 
     def run(self) -> Progress:
         """Evaluate until there are enough points, or no new ones; `note` hears at once what remains.
@@ -237,30 +241,25 @@ class Search:
 
     def _evaluated(self) -> Progress:
         begin = time.monotonic()
-        if isinstance(self.sampler, GridSampler):
-            self.sampler.lanes = self.workers.count()
-            self.lanes = [*range(self.sampler.lanes)]
         while True:
             self._fill()
             self.progress.seconds = time.monotonic() - begin
             self.progress.flying = len(self.flights)
+            heard = [(f.number, self.workers.heard_of(task)) for task, f in self.flights.items()]
+            self.progress.doing = [f"point {number} is {text}" for number, text in heard if text]
             self.report(self.progress)
             if not self.flights:
                 return self.progress
             ended, _ = wait(self.flights, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in ended:
                 flight = self.flights.pop(future)
-                self.lanes.append(flight.lane)
                 self._end(future, flight)
 
     def _fill(self) -> None:
-        """Give the workers as much as they can take; the order of a grid depends on no result."""
-        ahead = 2 if isinstance(self.sampler, GridSampler) and self.workers.queues else 1
+        """Give the workers as much as they can take, with one in reserve where no result decides the next."""
+        ahead = 2 if self.sampler.inner is None and self.workers.queues else 1
         while len(self.flights) < ahead * self.workers.count():
             finished = self.progress.known + len(self.progress.done)
-            lane = self.lanes.pop(0) if self.lanes else len(self.flights)
-            if isinstance(self.sampler, GridSampler):
-                self.sampler.lane = lane
             if self.waiting:
                 number, parameters = self.waiting.pop(0)
             elif finished + len(self.flights) < self.trials and self.sampler.left > 0:
@@ -271,9 +270,8 @@ class Search:
                 config = self.kept.space.machine(parameters)
             except InputError as error:
                 self.progress.done.append(self.kept.keep(number, None, Answer(refused=str(error))))
-                self.lanes.insert(0, lane)
                 continue
-            self._submit(_Flight(number, config, lane))
+            self._submit(_Flight(number, config))
 
     def _submit(self, flight: _Flight) -> None:
         self.flights[self.workers.submit(flight.config)] = flight
@@ -292,7 +290,6 @@ class Search:
                 raise
             flight.lost += 1
             if flight.lost < self.workers.patience:
-                self.lanes.remove(flight.lane)
                 self._submit(flight)
                 return
             times = "its workers" if flight.lost == 1 else f"its worker {flight.lost} times"

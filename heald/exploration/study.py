@@ -21,7 +21,7 @@ import re
 import sqlite3
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from cosim.session.metrics import model_from
+from heald.comparison import brief, differences
 from heald.exploration.results import Confirmation, Excess, Nearest, Point, State
 from heald.exploration.space import Space, beyond, sides
 from heald.exploration.worker import Answer
@@ -63,7 +64,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg"}
 _GONE = "Record does not exist"
 _PASSWORD = re.compile(r"(://[^/@]*?:).*@")
 
-Fingerprints = Mapping[str, str]
+Fingerprints = Mapping[str, Any]
 
 
 class StorageError(InputError):
@@ -240,15 +241,22 @@ def open_study(
     space: Space,
     made_from: Fingerprints,
     note: Callable[[str], None] = lambda text: None,
+    needed: Collection[int] = (),
 ) -> Kept:
     """The study of a name in a database, made if it is not there, judged anew if objectives or limits differ.
 
-    `made_from` are fingerprints of all that metrics depend on. Raises `InputError` for a database that cannot
-    be reached, a study that was made from something else, and one that another exploration is using.
+    `made_from` are fingerprints of all that metrics depend on; `needed` are points that must be there. Raises
+    `InputError` for a database that cannot be reached, a study that was made from something else or lacks
+    these points, and one that another exploration is using.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     parsed = _url(url)
     shown = parsed.render_as_string(hide_password=True)
+    missing = InputError(
+        f"--compare: {shown} has no study {name!r}: give the database of the exploration with --storage"
+    )
+    if needed and parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists():
+        raise missing
     lock = contextlib.ExitStack()
     try:
         storage = _storage(parsed, shown)
@@ -258,6 +266,8 @@ def open_study(
         with storage_errors(shown):
             _finish_exchange(storage, name)
             if name not in optuna.get_all_study_names(storage):
+                if needed:
+                    raise missing
                 _created(storage, name, space)
             study = optuna.load_study(study_name=name, storage=storage)
             _compare(study, made_from, shown)
@@ -265,6 +275,12 @@ def open_study(
                 study = _judged_anew(study, storage, space, note)
         kept = Kept(study, storage, space, shown, lock)
         kept.drop_parts()
+        there = {p.number for p in kept.points()} if needed else set()
+        if lacking := {*needed} - there:
+            raise InputError(
+                f"--compare: point {min(lacking)} is not among the {len(there):,} finished points of study "
+                f"{name!r} in {shown}"
+            )
     except BaseException:
         lock.close()
         raise
@@ -347,10 +363,12 @@ def _compare(study: optuna.Study, made_from: Fingerprints, shown: str) -> None:
         return
     other = [key for key, value in made_from.items() if held.get(key) != value]
     if other:
+        changes = differences(held.get("space"), made_from["space"])
+        listed = "; ".join(f"{name}: {brief(a)} there, {brief(b)} here" for name, a, b in changes if name)
         raise InputError(
             f"--storage {shown}: study {study.study_name!r} was made with another "
-            f"{' and another '.join(other)}; its points cannot be compared with new ones (only limits and "
-            "objectives may change): another --storage is needed, or remove it"
+            f"{' and another '.join(other)}{f' ({listed})' * bool(listed)}; only limits and objectives may "
+            "change: name another database with --storage"
         )
 
 

@@ -10,11 +10,11 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
-from importlib.resources.abc import Traversable
 from multiprocessing import parent_process
+from types import SimpleNamespace
+from typing import Any
 
 from heald.exploration.evaluate import (
     CheckError,
@@ -27,10 +27,11 @@ from heald.exploration.evaluate import (
 )
 from hw import processes
 from hw.area.measure import SynthesisError
-from hw.cache import fingerprint
+from hw.cache import fingerprint, sources
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.syntax import paused_collector
+from sw.kernels import mappings
 
 
 class WorkerLostError(Exception):
@@ -73,16 +74,7 @@ def compiler() -> str:
     """A fingerprint of all sources that decide what a point comes to."""
     places = {name: name.split("/") for name in _DECISIVE}
     found = {name: resources.files(first).joinpath(*rest) for name, (first, *rest) in places.items()}
-    return fingerprint(text for name, item in found.items() for text in _texts(item, name))
-
-
-def _texts(item: Traversable, name: str) -> Iterable[str]:
-    if item.is_dir() and item.name not in _ASIDE:
-        for inner in sorted(item.iterdir(), key=lambda i: i.name):
-            yield from _texts(inner, f"{name}/{inner.name}")
-    elif name.endswith((".py", ".toml", ".json")):
-        yield name
-        yield item.read_text(encoding="utf-8")
+    return fingerprint(text for name, item in found.items() for text in sources(item, name, _ASIDE))
 
 
 def load(name: str, workload: Workload) -> None:
@@ -90,8 +82,18 @@ def load(name: str, workload: Workload) -> None:
     _loaded[name] = workload, tuple(map(load_model, workload.models))
 
 
-def start(name: str, workload: Workload) -> None:
-    """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone."""
+#: Bytes of what a process of a pool says that it does, and where it says so.
+LINE = 160
+_said: Any = SimpleNamespace(value=b"")
+
+
+def start(name: str, workload: Workload, said: Any) -> None:
+    """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone.
+
+    `said` is memory that it shares with its parent.
+    """
+    global _said
+    _said = said
     processes.ignore_interrupts()
     processes.install((signal.SIGTERM, signal.SIGHUP), _idle)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -120,8 +122,9 @@ def run(name: str, config: MachineConfig) -> Answer:
     if name not in _loaded:
         return Answer(hindered="a worker does not have the models: it started without the cluster's plugin")
     workload, models = _loaded[name]
-    with _turn, paused_collector():
+    with _turn, paused_collector(), mappings.heard(_say):
         try:
+            _say("")
             return Answer(evaluate(models, config, workload))
         except InputError as error:
             # What could not be read or written is no matter of the machine (`hw.cache.unwritable`).
@@ -135,6 +138,10 @@ def run(name: str, config: MachineConfig) -> Answer:
         except Exception as error:
             # One point in which Heald itself fails must not end an exploration of thousands.
             return Answer(failed=f"internal error: {type(error).__name__}: {error}")
+
+
+def _say(text: str) -> None:
+    _said.value = text.encode()[: LINE - 1]
 
 
 def _from_surroundings(error: BaseException) -> bool:

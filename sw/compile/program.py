@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program, Statement
 from sw.ir.ranges import bounds
 from sw.ir.walk import instructions, statements
+from sw.kernels import mappings
 from sw.kernels.configuration import Configured
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
@@ -109,11 +111,15 @@ def tile(group: Group, space: range, allowed: Choices) -> Tiled:
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
     parts, refused = list[Part](), list[tuple[Operator, str]]()
-    for item in repeats(operators, network.tensors) if allowed.loops else operators:
+    items = repeats(operators, network.tensors) if allowed.loops else operators
+    bodies = [item.body if isinstance(item, Repeated) else (item,) for item in items]
+    numbers, count = itertools.count(1), sum(map(len, bodies))
+    for item, body in zip(items, bodies, strict=True):
         lowered = list[LoweredOperator]()
-        for operator in item.body if isinstance(item, Repeated) else [item]:
+        for operator in body:
             try:
-                lowered.append(_part(operator, memory.homes, config, half, taken, allowed))
+                with mappings.heard_of(f"operator {next(numbers)} of {count}"):
+                    lowered.append(_part(operator, memory.homes, config, half, taken, allowed))
             except InputError as error:
                 text, about = str(error), f"{operator.name} ({operator.op})"
                 refused.append((operator, text if operator.name in text else f"{about}: {text}"))

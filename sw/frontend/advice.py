@@ -61,7 +61,8 @@ def advised(importer: Importer, refusals: Sequence[Refusal], fixed: Importer | N
     found = []
     for r in refusals:
         cause = deciding.get(r.place, r)
-        advice = [_advice(importer, cause, types)]
+        blocking = _blocking(importer, r, refusals)
+        advice = [f"it may run once {blocking} does" if blocking else _advice(importer, cause, types)]
         if fixed is not None and re.search(_REAL, r.reason) and not r.lost:
             other = left.get(r.place)
             if other is None and not r.follows and helps:
@@ -151,11 +152,26 @@ def _inputs(importer: Importer, names: Sequence[str]) -> Iterator[str]:
     return (name for name in importer.model.inputs if name in read)
 
 
+def _blocking(importer: Importer, r: Refusal, refusals: Sequence[Refusal]) -> str:
+    """The place of the operator that is the cause of a refusal, where no quantisation makes it run."""
+    others = {x.place for x in refusals if not x.follows and not re.search(_REAL, x.reason)}
+    made = _in_float32(importer, r.inputs) if r.follows and importer.model.form == "qdq" else ()
+    return next((node.place for node in made if node.place in others), "")
+
+
 def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
     """The quantiser option for operators that a quantised model has in float32."""
-    real = [r for r in refusals if re.search(_REAL, r.reason)]
-    found = dict.fromkeys(_origin(importer, r.name, r.op)[0] for r in real)
-    waiting, seen = [name for r in real for name in r.inputs], set[str]()
+    real = [r for r in refusals if re.search(_REAL, r.reason) and not _blocking(importer, r, refusals)]
+    nodes = [(r.name, r.op) for r in real]
+    nodes += [(n.name, n.op) for n in _in_float32(importer, [name for r in real for name in r.inputs])]
+    own = [t for t in dict.fromkeys(_origin(importer, *n)[0] for n in nodes) if t not in _QUANTISATION]
+    named = ([t for t in own if t not in _quantised_anyway()] or own)[:_MOST_TYPES]
+    return f"quantise again with {_REGISTERED}{', '.join(map(repr, named))}]"
+
+
+def _in_float32(importer: Importer, names: Sequence[str]) -> Iterator[OnnxNode]:
+    """The nodes that make tensors out of the nearest quantised ones."""
+    waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop(0)
         node, value = importer.producers.get(name), importer.values.get(name)
@@ -168,11 +184,8 @@ def _types(importer: Importer, refusals: Sequence[Refusal]) -> str:
         held = [importer.model.constants[n] for n in node.inputs if n in importer.model.constants]
         if any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in held):
             continue  # a number without a scale
-        found[_origin(importer, node.name, node.op)[0]] = None
+        yield node
         waiting += node.inputs
-    own = [t for t in found if t not in _QUANTISATION]
-    named = ([t for t in own if t not in _quantised_anyway()] or own)[:_MOST_TYPES]
-    return f"quantise again with {_REGISTERED}{', '.join(map(repr, named))}]"
 
 
 def _origin(importer: Importer, name: str, op: str) -> tuple[str, str]:

@@ -6,14 +6,17 @@ that the mapping does not depend on which graph of a structure came first.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hw.cache import directory, fingerprint, write
+from hw.cache import directory, fingerprint, locked, write
 from hw.fabric import Fabric
 from sw.cgra.bounds import MII, bound
 from sw.cgra.encode import differences
@@ -29,6 +32,24 @@ VERSION = 2
 BUDGET = EFFORTS[:1]
 #: What files that others have written may lead to.
 BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
+#: Hears what is mapped, which may take minutes.
+_listener: ContextVar[Callable[[str], None]] = ContextVar("listener", default=lambda text: None)
+
+
+@contextlib.contextmanager
+def heard(listener: Callable[[str], None]) -> Iterator[None]:
+    """`listener` hears of a loop when it is mapped, and of nothing (an empty text) when it is."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def heard_of(part: str) -> contextlib.AbstractContextManager[None]:
+    """Whoever hears of loops is told that they belong to a part of the model."""
+    listener = _listener.get()
+    return heard(lambda text: listener(text and f"{text} ({part})"))
 
 
 @functools.cache
@@ -79,19 +100,32 @@ def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> 
     key = fingerprint((str(VERSION), mapper(), str(seed), repr(BUDGET), *parts))
     path = directory() / "mappings" / f"{key}.json"
     held = _read(path, common, fabric, compared)
-    if held is None:
-        # What finds no PE is told by its own name.
-        bound(prepared, fabric)
-        found = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common]
-        text = json.dumps(_written(found), separators=(",", ":"))
-        write(path, f"{fingerprint((text,))}\n{text}\n")
-    else:
-        found = held
+    found = held if held is not None else _mapped(path, common, prepared, fabric, seed, compared)
     mapping = found.found
     assert mapping.graph == common, "the structure of a prepared graph is prepared"
     places = {node.id: mapping.places[i] for i, node in enumerate(prepared.nodes)}
     mapping = replace(mapping, graph=prepared, places=places)
     return replace(found, graph=graph, prepared=prepared, mapping=mapping), held is not None
+
+
+def _mapped(
+    path: Path, common: Graph, prepared: Graph, fabric: Fabric, seed: int, compared: bool
+) -> SearchResult:
+    """A mapping that is made now; of processes that want it at once, one makes it and the others wait."""
+    bound(prepared, fabric)  # what finds no PE is told by its own name
+    say = _listener.get()
+    try:
+        with locked(path, lambda: say(f"waiting for a loop of {fabric.name} that another process maps")):
+            held = _read(path, common, fabric, compared)
+            if held is not None:
+                return held
+            say(f"mapping loops to {fabric.name}")
+            found = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common]
+            text = json.dumps(_written(found), separators=(",", ":"))
+            write(path, f"{fingerprint((text,))}\n{text}\n")
+            return found
+    finally:
+        say("")
 
 
 def _written(found: SearchResult) -> dict[str, Any]:

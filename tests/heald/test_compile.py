@@ -78,6 +78,17 @@ def test_the_directory_holds_what_its_manifest_says(made: Path) -> None:
     assert not any(str(made.parent).encode() in data for data in files.values())
 
 
+def test_people_are_told_what_to_read(heald: Any, made: Path, tmp_path: Path) -> None:
+    ended = heald("compile", made / "model.onnx", "--hw", "test", "-o", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    first, *others = ended.out.splitlines()
+    assert first.startswith(f"{tmp_path / 'out'}: {len(files)} files, {size:,} bytes")
+    assert [Path(line.split()[0]).name for line in others] == ["plan.txt", "memory.txt", "synchronised.py"]
+    assert all(Path(line.split()[0]).is_file() for line in others)
+
+
 def test_a_directory_runs_as_its_model_does(heald: Any, made: Path, tmp_path: Path) -> None:
     source = save(tmp_path, perceptron())
     compiled = heald("run", made, *RUN)

@@ -16,7 +16,7 @@ from cosim.job import Outcome
 from cosim.toolchain import check_tools
 from heald.exploration import command
 from hw.area.measure import has_clock
-from hw.config import load
+from hw.config import MachineConfig, load
 from hw.errors import InputError
 from tests.heald.conftest import Quick
 from tests.heald.exploration.conftest import SPACE
@@ -68,8 +68,16 @@ def test_everything_that_is_written(heald: Any, folder: Path, rtl: Any) -> None:
     again = heald(*FEW, *options)
     assert json.loads(again.out) == {**found, "points_per_second": 0.0}
     shown = heald(*FEW)
-    assert "points per second" in shown.out
+    assert "points per second" not in shown.out  # there was nothing to do
     assert "confirmed" in shown.out
+    heads = [line.split() for line in shown.out.splitlines()[2:5]]
+    assert "seconds_" in heads[0]
+    assert "per_" in heads[1]
+    assert heads[2][:3] == ["point", "rows", "cols"]
+    for each in found["confirmations"]:
+        told = f"point {each['number']} on the RTL: {each['events']:,} of {each['events']:,} events agree"
+        assert told in ended.err
+        assert told in shown.out
 
 
 def test_files_of_an_earlier_front_go(heald: Any, folder: Path) -> None:
@@ -120,7 +128,8 @@ def test_a_missing_yosys_is_told_before_the_search(
 def test_a_build_that_fails_is_told_with_the_point(
     heald: Any, folder: Path, rtl: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*arguments: Any) -> Any:
+    def failing(config: MachineConfig, sim: str) -> Any:
+        assert config.name == "point 0"  # as progress names what is built
         raise RuntimeError("g++ failed with code 1, see log:\nno space")
 
     monkeypatch.setattr("heald.exploration.evaluate.simulator", failing)

@@ -236,4 +236,27 @@ def test_the_command_goes_on_with_other_limits_and_compares(heald: Any, space: A
     assert compared["total"]["b"]["cycles"] == found["front"][0]["cycles"]
     assert {"field": "acc_bytes", "a": "4096", "b": "8192"} in compared["configuration"]
     ended = heald(*command, "--compare", "7")
-    assert (ended.code, ended.err.splitlines()[-1]) == (2, "heald: point must be 0 to 0, not 7")
+    told = "point 7 is not among the 1 finished points of study 'other-net' in sqlite:///other-net.db"
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, f"heald: --compare: {told}")
+
+
+def test_points_are_compared_with_each_other_and_none_is_evaluated(heald: Any, folder: Path) -> None:
+    command = ("explore", "space.toml", "net.onnx", "--executor", "processes:1")
+    before = sorted(folder.iterdir())
+    ended = heald(*command, "--compare", "3,2")
+    told = (
+        "sqlite:///space-net.db has no study 'space-net': give the database of the exploration with --storage"
+    )
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, f"heald: --compare: {told}")
+    assert sorted(folder.iterdir()) == before
+    assert heald(*command, "--compare", "3,x").err == (
+        "heald: --compare must be a point, or two with a comma, not '3,x' (for example 5,0)\n"
+    )
+    assert heald(*command, "--trials", "4").code == 0
+    ended = heald(*command, "--compare", "3,2", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["trials"], found["points_per_second"]) == (4, 0.0)
+    (compared,) = found["comparisons"]
+    assert (compared["a"], compared["b"]) == ("net.onnx on point 2", "net.onnx on point 3")
+    assert {"field": "load_a_latency", "a": "6", "b": "20"} in compared["configuration"]

@@ -18,6 +18,7 @@ import optuna
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from cosim.session.pareto import dominates, hypervolume, vector
 from heald.exploration import worker
 from heald.exploration.command import Prepared, Request, fingerprints, gathered, prepare
 from heald.exploration.evaluate import Evaluation
@@ -25,12 +26,9 @@ from heald.exploration.feasible import Rules, decide
 from heald.exploration.results import (
     Point,
     State,
-    dominates,
-    hypervolume,
     ranked,
-    vector,
 )
-from heald.exploration.samplers import SAMPLERS, GridSampler, sampler
+from heald.exploration.samplers import SAMPLERS, sampler
 from heald.exploration.search import ProcessWorkers, Progress, Search
 from heald.exploration.study import Kept, distributions, open_study
 from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
@@ -70,6 +68,9 @@ class Here:
             metrics = {"cycles": cycles, "luts": float(config.rows * config.cols)}
             future.set_result(Answer(Evaluation(metrics, (), 0.0)))
         return future
+
+    def heard_of(self, task: Future[Answer]) -> str:
+        return ""
 
     def translate(self, error: BaseException) -> BaseException:
         return WorkerLostError(str(error)) if isinstance(error, BrokenProcessPool) else error
@@ -241,9 +242,9 @@ def test_a_study_of_something_else_is_refused(prepared: Prepared, folder: Path) 
         (folder / "space.toml").read_text().replace("[256, 8192]", "[512, 8192]")
     )
     other = prepare(prepared.request)
-    with pytest.raises(
-        InputError, match=r"study 'space-tiny' was made with another space; .* another --storage"
-    ):
+    changed = r"\(parameters.acc_bytes: \[256, 8192\] there, \[512, 8192\] here\)"
+    told = rf"study 'space-tiny' was made with another space {changed}; .* another database with --storage"
+    with pytest.raises(InputError, match=told):
         opened(other)
     (folder / "foreign.db").touch()
     optuna.create_study(storage="sqlite:///foreign.db", study_name="space-tiny").ask()
@@ -416,21 +417,27 @@ def test_ranks_and_volumes() -> None:
     assert hypervolume(cube, (2.0, 2.0, 2.0)) == 4 * 1 + 1 * 1
 
 
-def test_each_worker_gets_a_stretch_of_the_grid(prepared: Prepared) -> None:
-    """What one takes after the other is alike, so that it finds what it has compiled."""
-    space = prepared.space
-    made = sampler("grid", space.feasible, space.values, distributions(space), 10, 0)
-    assert isinstance(made, GridSampler)
-    made.lanes = 2
-    order = [made.key(p) for p in space.feasible]
-    taken = []
-    # The second is slow: the first one takes half of what is left of it. Then come those beyond the ten.
-    for lane in (0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1):
-        made.lane = lane
-        point = made._any()
-        made.note([point])
-        taken.append(order.index(made.key(point)))
-    assert taken == [0, 5, 1, 2, 3, 4, 8, 9, 6, 7, 10, 11]
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_numbers_of_a_grid_depend_on_no_worker(folder: Path, number: int) -> None:
+    """All points in their order, after one of each CGRA: different loops are mapped side by side."""
+
+    class Several(Here):
+        def count(self) -> int:
+            return number
+
+    (folder / "space.toml").write_text(
+        'base = "test"\n[parameters]\ncgra = ["none", "small3x3"]\nrows = [4, 8]\nload_a_latency = [6, 20]\n'
+    )
+    p = prepare(Request(Path("space.toml"), (Path("tiny.onnx"),)))
+    kept = opened(p)
+    try:
+        searched(kept, p, Several())
+        points = sorted(kept.points(), key=lambda point: point.number)
+    finally:
+        kept.close()
+    order = [p.space.feasible.point(i) for i in (0, 4, 1, 2, 3, 5, 6, 7)]
+    assert [point.parameters for point in points] == order
+    assert [point["cgra"] for point in order[:3]] == ["none", "small3x3", "none"]
 
 
 def test_a_grid_beyond_all_memory_has_a_first_point() -> None:
@@ -439,30 +446,3 @@ def test_a_grid_beyond_all_memory_has_a_first_point() -> None:
     made = sampler("grid", space, values, {}, 10, 0)
     assert space.size == 10**36
     assert made._any() == dict.fromkeys(values, 0)
-
-
-def test_who_is_done_goes_on_where_it_was(prepared: Prepared) -> None:
-    """One worker answers at once, the other much later: the first does not take its place."""
-    held: list[tuple[Future[Answer], Answer]] = []
-    lanes: list[int] = []
-
-    class Uneven(Here):
-        def submit(self, config: MachineConfig) -> Future[Answer]:
-            answered = super().submit(config)
-            lanes.append(made.lane)
-            if len(lanes) % 4 == 2:
-                slow: Future[Answer] = Future()
-                held.append((slow, answered.result()))
-                return slow
-            if len(lanes) % 4 == 1 and held:
-                future, answer = held.pop()
-                future.set_result(answer)
-            return answered
-
-    kept, space = opened(prepared), prepared.space
-    made = sampler("grid", space.feasible, space.values, distributions(space), 5, 0)
-    assert isinstance(made, GridSampler)
-    kept.study.sampler = made
-    Search(kept, made, Uneven(), 5).run()
-    assert lanes == [0, 1, 0, 0, 0]
-    assert len(kept.points()) == 5

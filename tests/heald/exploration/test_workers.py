@@ -22,7 +22,7 @@ def test_a_worker_tidies_up_undisturbed_and_then_ends() -> None:
         from heald.exploration import worker
         from hw import processes
         worker.load = lambda *arguments: None
-        worker.start("test", None)
+        worker.start("test", None, None)
         try:
             with worker._turn:
                 try:

@@ -242,3 +242,13 @@ def test_an_operator_of_onnxruntime_alone_says_what_to_quantise_instead() -> Non
         "quantise the float32 original with quantize_static, which keeps LSTM, and use --fixed-point",
     )
     assert dataclasses.replace(refusal, lost=True).remedy == refusal.advice[0]
+
+
+def test_what_no_quantisation_makes_run_is_named_as_the_cause() -> None:
+    b = Builder()
+    hard = b.op("Hardmax", b.real(b.input((13, 20)), "int8"))
+    model = b.model(b.quantised(b.op("Relu", hard), "int8"))
+    first, *others = onnx_source(model).refusals()
+    assert (first.op, first.advice) == ("Hardmax", ())
+    assert [r.op for r in others] == ["Relu", "QuantizeLinear"]
+    assert {r.advice for r in others} == {(f"it may run once {first.place} does",)}

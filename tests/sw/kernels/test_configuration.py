@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from hw.cache import fingerprint
 from hw.config import load
@@ -197,3 +198,36 @@ def test_a_machine_needs_a_grid() -> None:
 def test_what_cannot_be_mapped_is_one_message() -> None:
     with pytest.raises(InputError, match="needs a PE with table and 257 words for 'TABLE'"):
         configure(kernel(tuple(range(257))), MACHINE)
+
+
+def test_it_is_told_what_is_mapped() -> None:
+    told: list[str] = []
+    with mappings.heard(told.append), mappings.heard_of("operator 1 of 2"):
+        configure(kernel(), MACHINE)
+        assert told == ["mapping loops to mesh4x4 (operator 1 of 2)", ""]
+        assert again(kernel()).cached
+    assert len(told) == 2
+
+
+def test_a_loop_that_another_process_maps_is_not_mapped_twice(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process has the lock, and ends when this one says that it waits."""
+    configure(kernel(), MACHINE)
+    path, told = entry(cache), list[str]()
+    text = path.read_text()
+    path.unlink()
+    forget_configurations()
+    other = FileLock(f"{path}.lock")
+    other.acquire()
+
+    def heard(text_: str) -> None:
+        told.append(text_)
+        if text_:
+            path.write_text(text)
+            other.release()
+
+    monkeypatch.setattr(mappings, "map_graphs", None)
+    with mappings.heard(heard):
+        assert configure(kernel(), MACHINE).verified
+    assert told == ["waiting for a loop of mesh4x4 that another process maps", ""]
