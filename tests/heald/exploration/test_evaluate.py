@@ -160,7 +160,7 @@ def test_the_version_of_the_compiler_is_of_all_modules_that_decide(monkeypatch: 
 def test_refusals_are_told_from_failures_and_from_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     w = workload(perceptron())
     worker.load("test", w)
-    assert "grid" in str(worker.run("test", load("test", {"cgra": "none"})).refused)
+    assert "must have a CGRA" in str(worker.run("test", load("test", {"cgra": "none"})).refused)
     assert worker.run("unknown", load("test")).hindered is not None
 
     def broken(*arguments: Any) -> Any:
