@@ -37,10 +37,12 @@ with the tensors that the reference has before it, and must leave those that the
 the predicted cycles.
 
     iverilog -g2012 -o testbench heald.v testbench.sv
-    verilator --binary --timing -Wno-fatal --top-module testbench heald.v testbench.sv
+    verilator --binary --timing -Wno-fatal --top-module testbench -o ../testbench heald.v testbench.sv
+
+Verilator takes about a minute. Then
 
 {runs}
-Each prints PASS or FAIL as its last line. With +base=80000000 (hexadecimal, a multiple of 1000) the program's
+Each prints a line that begins with PASS or FAIL; after FAIL the simulator ends with an exit code other than 0. With +base=80000000 (hexadecimal, a multiple of 1000) the program's
 memory lies there.
 """
 

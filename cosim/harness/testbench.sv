@@ -208,9 +208,12 @@ module testbench;
         end
         if (outside != 0) $display("%0d bytes were stored outside of the memory", outside);
         if (unknown != 0) $display("in %0d cycles something that the machine said was unknown", unknown);
-        if (wrong == 0 && outside == 0 && unknown == 0)
+        if (wrong == 0 && outside == 0 && unknown == 0 && result != 0) begin
             $display("PASS: %0d words of memory and %0d registers are as expected", place, result);
+            $finish;
+        end
+        if (result == 0) $display("FAIL: nothing was checked, %0s.script.hex has no reads", folder);
         else $display("FAIL: %0d words or registers differ", wrong);
-        $finish;
+        $fatal(1);
     end
 endmodule
