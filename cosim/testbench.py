@@ -42,8 +42,8 @@ the predicted cycles.
 Verilator takes about a minute. Then
 
 {runs}
-Each prints a line that begins with PASS or FAIL; after FAIL the simulator ends with an exit code other than 0. With +base=80000000 (hexadecimal, a multiple of 1000) the program's
-memory lies there.
+Each prints a line that begins with PASS or FAIL; after FAIL the simulator ends with an exit code other than
+0. With +base=80000000 (hexadecimal, a multiple of 1000) the program's memory lies there.
 """
 
 
