@@ -15,6 +15,8 @@ from sw.graph.views import broadcast, transposed
 
 #: Elements of a matrix, and of its rows and columns, from which the array transposes it; most steps of it.
 _LEAST, _FEWEST, _MOST = 1024, 8, 64
+#: Results of the array for each cycle, less than which a copy is as quick.
+_QUICKER = 4
 
 
 class Copies:
@@ -24,6 +26,7 @@ class Copies:
         self.source, self.config = network, config
         self.tensors = dict(network.tensors)
         self.operators: list[Operator] = []
+        self.identities: dict[int, Tensor] = {}
         self.uses: dict[str, list[tuple[Operator, View]]] = {}
         for operator in network.operators:
             for view in (*operator.inputs, operator.output):
@@ -62,23 +65,31 @@ class Copies:
 
     def _moved(self, o: Operator, target: View, source: View) -> None:
         known = (f"{o.name}, copy", "Copy", o.nodes)
-        views = _transposition(target, source)
+        views = _transposition(target, source, min(_MOST, self.config.macs_per_cycle // _QUICKER))
         if self.config.cgra is None or views is None or self.tensors[source.tensor].element not in BYTES:
             self.operators.append(Elementwise(*known, target, Argument(0), (source,)))
             return
         output, a = views
         size = a.shape[-1]
-        ones = Tensor(f"identity {size}", (size, size), "int8", np.eye(size, dtype=np.int8))
-        self.tensors[ones.name] = ones
-        b = broadcast(whole(ones), (*output.shape[:-2], size, size))
+        b = broadcast(whole(self._identity(size)), (*output.shape[:-2], size, size))
         self.operators.append(MatrixProduct(*known, output, a, b, epilogue=Epilogue(Argument(0))))
 
+    def _identity(self, size: int) -> Tensor:
+        """The identity matrix, once for all copies."""
+        if size not in self.identities:
+            name = f"identity {size}"
+            while name in self.tensors:
+                name += "'"
+            made = Tensor(name, (size, size), "int8", np.eye(size, dtype=np.int8))
+            self.identities[size] = self.tensors[name] = made
+        return self.identities[size]
 
-def _transposition(target: View, source: View) -> tuple[View, View] | None:
+
+def _transposition(target: View, source: View, most: int) -> tuple[View, View] | None:
     """A target and a source as C and A of a product with the identity; None where a copy does as well.
 
     Copies load a column of the source element by element, the array a word at a time. Columns of the target
-    are cut into groups, so that there are few steps for each result.
+    are cut into groups of `most` at most: so many steps are there for each result.
     """
     axes = [i for i, n in enumerate(target.shape) if n > 1]
     columns = [i for i in axes if target.strides[i] == 1]
@@ -87,11 +98,10 @@ def _transposition(target: View, source: View) -> tuple[View, View] | None:
     if math.prod(target.shape) < _LEAST or len(columns) != 1 or len(rows) != 1 or min(strides) < 1:
         return None
     (column,), (row,) = columns, rows
-    sizes = [n for n in range(1, _MOST + 1) if target.shape[column] % n == 0]
-    size = sizes[-1]
-    if row == column or size < _FEWEST or target.shape[row] < _FEWEST:
+    sizes = [n for n in range(_FEWEST, most + 1) if target.shape[column] % n == 0]
+    if row == column or not sizes or target.shape[row] < _FEWEST:
         return None
-    others = [i for i in axes if i not in (row, column)]
+    size, others = sizes[-1], [i for i in axes if i not in (row, column)]
 
     def split(view: View) -> View:
         order = (*others, column, row, column)

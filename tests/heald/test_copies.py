@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from sw.graph import reference
 from sw.graph.network import MatrixProduct, Network
 from tests.heald.conftest import Quick
 
-TEST = load("test")
+TEST = load("test", {"rows": 8, "cols": 8})
 
 
 def softmax_of(shape: tuple[int, ...], perm: list[int], element: str = "int8") -> Network:
@@ -47,8 +49,8 @@ def executed(network: Network) -> ModelRun:
     ("shape", "perm", "element", "steps"),
     [
         ((2, 16, 90), [0, 2, 1], "int8", 16),
-        ((1, 96, 40), [0, 2, 1], "uint8", 48),
-        ((3, 20, 35), [2, 0, 1], "int8", 20),
+        ((1, 96, 40), [0, 2, 1], "uint8", 16),
+        ((3, 20, 35), [2, 0, 1], "int8", 10),
         ((16, 16, 8), [2, 1, 0], "int8", 16),
     ],
 )
@@ -78,3 +80,20 @@ def test_others_stay_copies(shape: tuple[int, ...], perm: list[int]) -> None:
     copy, _ = legal(network, TEST).operators
     assert not isinstance(copy, MatrixProduct)
     assert executed(network).correct
+
+
+def test_small_arrays_copy() -> None:
+    network = softmax_of((2, 16, 90), [0, 2, 1])
+    assert not any(isinstance(o, MatrixProduct) for o in legal(network, load("test")).operators)
+
+
+def test_a_tensor_of_the_model_may_have_the_name_of_the_identity() -> None:
+    b = Builder(5)
+    x = b.real(b.input((2, 16, 90)), "int8", 0.05)
+    network = import_model(b.model(b.quantised(b.op("Softmax", x, axis=1), "int8", 1 / 128)))
+    tensors = {**network.tensors, "identity 16": network.tensors[network.outputs[0]]}
+    made = legal(dataclasses.replace(network, tensors=tensors), TEST)
+    (product, *_) = made.operators
+    assert isinstance(product, MatrixProduct)
+    assert product.b.tensor == "identity 16'"
+    assert made.tensors["identity 16"] == tensors["identity 16"]

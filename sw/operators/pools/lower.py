@@ -71,12 +71,12 @@ class LoweredPool:
                 return configure(pool.kernel(gap), config)
             return configure(wide.windows(pool.rows, cols, pool.element, lanes, pitch), config)
 
-        found = configured(wide.width(cols, cols.outputs, lanes), False)
+        found = configured(wide.width(cols, 1, lanes), False)  # Only its words count yet.
         room = context.room - round_up(4 * len(found.words), 128) - 128
         cut = cut_of(pool, self.planes, results_of(self.views[1]), config, room, several, lanes)
         found = configured(cut.pitch, cut.apart > cut.cols)
         blocks = cut.cols if lanes == 1 else wide.width(cols, cut.cols, lanes) // (cols.stride * lanes)
-        return (cut, (found,)), found.ii * blocks * (cols.outputs // cut.cols)
+        return (cut, (found,)), found.ii * blocks * -(-cols.outputs // cut.cols)
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The loads, the launches and the store of every tile."""

@@ -101,8 +101,9 @@ def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit:
     joined = (rows == 1 and planes == 1) or (all_cols and target.line == cols)
     apart = 0 if joined else round_up(cols, unit)
     if lanes > 1:
-        pitch = wide.width(pool.cols, cols, lanes)
-        apart = round_up(pitch // pool.cols.stride, max(unit, lanes))
+        row = wide.width(pool.cols, cols, lanes)
+        pitch = max(row, round_up(pitch, pool.cols.stride * lanes))
+        apart = round_up(row // pool.cols.stride, max(unit, lanes))
     return Cut(
         planes,
         rows,

@@ -156,9 +156,11 @@ def test_loops_with_lanes_take_channels_rows_and_columns_of_any_size() -> None:
     builder.pool((1, 1), Axis(80, 3, 2), Axis(120, 3, 2, 2, 0), "uint8")
     builder.pool((1, 1), Axis(7, 3, 1, 1, 1), Axis(1500, 2, 2, 0, 1))
     builder.pool((1, 3), Axis(9, 3, 1, 1, 1), Axis(24, 3, 1, 1, 1), padded=3)
+    builder.pool((1, 4), Axis(16, 2, 2, 1), Axis(16, 2, 2, 1))  # the last pixel of a row is in no window
+    builder.pool((1, 3), Axis(17, 2, 2), Axis(17, 2, 2))
     builder.pool((2, 3), Axis(4, 4), Axis(6, 2, 3))
     found, wanted, cuts = computed(builder, WIDE)
-    assert [cut.lanes for cut in cuts] == [8, 8, 8, 8, 1]
+    assert [cut.lanes for cut in cuts] == [8, 8, 8, 8, 8, 8, 1]
     assert 1 < cuts[0].planes < 14
     assert not cuts[1].all_rows
     assert cuts[2].cols < 750
