@@ -337,7 +337,7 @@ def test_files_beside_waves_are_checked_before_the_run(heald: Any, tmp_path: Pat
         ended = heald(*SHAPE, "--waves", tmp_path / "x.fst")
         assert (ended.code, ended.err) == (
             2,
-            f"heald: {beside}: must be a file, not a directory: name one in it\n",
+            f"heald: {beside}: must be a file, not a directory: name one inside it\n",
         )
         beside.rmdir()
         ended = heald(*SHAPE, "--waves", tmp_path / "x.fst", "--trace", beside)

@@ -132,7 +132,7 @@ def test_neighbouring_elements_begin_at_a_multiple_and_exist(
         ((Node("v", "load_lanes", 0),), 2, "needs the name of its memory"),
         ((Node("l", "lane", 0),), 2, "its immediate must be the one open operand, none is open"),
         ((Node("c", "const"),), 2, "needs an immediate"),
-        ((Node("r", "shift_lanes"),), 2, "needs I1, I2 and I3"),
+        ((Node("r", "shift_lanes"),), 2, "needs I1 and I2 and I3"),
     ],
 )
 def test_graphs_that_are_none(nodes: tuple[Node, ...], lanes: int, message: str) -> None:

@@ -123,5 +123,5 @@ def test_what_is_needed_is_said() -> None:
     x, state = b.real(b.input((3, 1, 4)), "int8", 0.02), b.input((1, 1, 4), "float32")
     weights = [b.constant(b.rng.normal(size=(1, 4, 4)), np.float32) for _ in "wr"]
     results = b.op("RNN", x, *weights, "", "", state, hidden_size=4)
-    with pytest.raises(InputError, match=r"is not known \('x1'\); put QuantizeLinear, .* behind input 'x1'"):
+    with pytest.raises(InputError, match=r"is not known \('x1'\); put QuantizeLinear, .* after input 'x1'"):
         import_model(with_fixed_point(b.model(results)))
