@@ -111,7 +111,7 @@ def locked(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[Non
     try:
         yield
     finally:
-        # Who still waits has this file open, and finds the result.
+        # Who still waits finds the result; at worst it is made twice, for each is written whole.
         with contextlib.suppress(OSError):
             os.unlink(lock.lock_file)
         lock.release()

@@ -23,7 +23,7 @@ from hw.semantics import SEMANTICS, wrap
 #: Names of values in the text: of a step (results of operations), and registers.
 _VALUES = re.compile(r"\b(?:[ye]\d+|[rdpqsl]\d+|f\d+_\d+)(?:v\d+)?\b")
 #: What all lanes together give, of the texts of their values.
-_ACROSS: dict[str, Callable[[Sequence[str]], str]] = {
+_REDUCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
     "sum_lanes": lambda values: functools.reduce(SEMANTICS["add"].text, values),
     "max_lanes": lambda values: f"max({', '.join(values)})",
 }
@@ -301,8 +301,8 @@ class _CodeWriter:
             values = [str(lane) for lane in range(count)]
         elif operation.unit is Unit.LANES:
             all_lanes = [o.data[0] for o in operands]
-            if name in _ACROSS:
-                values = [_ACROSS[name](all_lanes)] * count
+            if name in _REDUCTIONS:
+                values = [_REDUCTIONS[name](all_lanes)] * count
             else:
                 both = [*all_lanes, *(o.data[1] for o in operands)]
                 values = both[int(name == "odd_lanes") :: 2]

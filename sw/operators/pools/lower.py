@@ -75,8 +75,8 @@ class LoweredPool:
         room = context.room - round_up(4 * len(found.words), 128) - 128
         cut = cut_of(pool, self.planes, results_of(self.views[1]), config, room, several, lanes)
         found = configured(cut.pitch, cut.apart > cut.cols)
-        blocks = cut.cols if lanes == 1 else wide.width(cols, cut.cols, lanes) // (cols.stride * lanes)
-        return (cut, (found,)), found.ii * blocks * -(-cols.outputs // cut.cols)
+        steps = cut.cols if lanes == 1 else wide.blocks(cols, cut.cols, lanes)
+        return (cut, (found,)), found.ii * steps * -(-cols.outputs // cut.cols)
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The loads, the launches and the store of every tile."""

@@ -65,7 +65,7 @@ class MaxPool(ByteOperator):
         """The launch that makes blocks of outputs, from the last one to the first."""
         rows, cols, lanes = self.rows, self.cols, tile.lanes
         row = wide.width(cols, tile.cols, lanes)
-        blocks, down = row // (cols.stride * lanes), rows.stride * tile.pitch
+        blocks, down = wide.blocks(cols, tile.cols, lanes), rows.stride * tile.pitch
         step, above, lines = cols.stride * lanes, (tile.rows - 1) * down, tile.rows * tile.channels
         scalars: dict[str, Scalar] = {
             "x": tile.x + (tile.channels - 1) * tile.plane + above + row - step,

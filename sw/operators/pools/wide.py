@@ -25,10 +25,14 @@ def possible(rows: Axis, cols: Axis, lanes: int) -> bool:
     )
 
 
+def blocks(cols: Axis, outputs: int, lanes: int) -> int:
+    """Blocks that hold the windows of so many outputs of a row."""
+    return -(-cols.span(outputs) // (cols.stride * lanes))
+
+
 def width(cols: Axis, outputs: int, lanes: int) -> int:
-    """Pixels of the whole blocks that hold the windows of so many outputs of a row."""
-    block = cols.stride * lanes
-    return -(-cols.span(outputs) // block) * block
+    """Pixels of these blocks."""
+    return blocks(cols, outputs, lanes) * cols.stride * lanes
 
 
 @functools.cache
