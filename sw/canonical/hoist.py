@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 
 from hw.errors import InputError
@@ -9,12 +10,14 @@ from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
 from sw.ir.check import problems
-from sw.ir.program import Program, While
+from sw.ir.program import Program, Statement, While
 from sw.ir.scope import retype
-from sw.ir.walk import statements
+from sw.ir.walk import Body, assigned, statements, used_names, uses
 
 #: More registers than any program needs.
 UNLIMITED = 1 << 16
+#: Statements that are optimised together.
+SECTION = 24
 
 
 class Strategy(enum.Enum):
@@ -40,7 +43,38 @@ def optimise(
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
-    search = Search(Placement(prepare(program), uniform=uniform), registers)
+    taken = used_names(program)
+    made: list[Statement] = []
+    for section in sections(program.body):
+        part = dataclasses.replace(program, body=section)
+        search = Search(Placement(prepare(part), uniform=uniform, taken=taken), registers)
+        found = _section(search, part, strategy)
+        taken |= used_names(found)
+        made += found.body
+    return retype(dataclasses.replace(program, body=tuple(made)))
+
+
+def sections(body: Body) -> list[Body]:
+    """The statements in sections of about `SECTION`, with no scalar of one in another.
+
+    A search looks at the whole of what it optimises with every choice, and operators of a model share hardly
+    a value: all of a model at once would leave a search a dozen choices.
+    """
+    crossed: list[range] = []
+    for name in assigned(body):
+        at = [i for i, s in enumerate(body) if name in assigned((s,)) or name in uses((s,))]
+        crossed.append(range(at[0], at[-1]))
+    inside = set().union(*crossed)
+    found: list[list[Statement]] = [[]]
+    for i, s in enumerate(body):
+        found[-1].append(s)
+        if i not in inside and i + 1 < len(body) and len(list(statements(found[-1]))) >= SECTION:
+            found.append([])
+    return [tuple(f) for f in found]
+
+
+def _section(search: Search, program: Program, strategy: Strategy) -> Program:
+    """The best that a search finds for a section, which is a program by itself."""
     match strategy:
         case Strategy.NOTHING:
             chosen = search.nothing()

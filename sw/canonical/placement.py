@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sw.canonical.induction import SELF, Induction, induction
@@ -111,11 +111,19 @@ class Use:
 class Placement:
     """A program prepared for choices: every expression of it that is evaluated may be kept or not.
 
-    With `uniform` so is every distance that is added to an address.
+    With `uniform` so is every distance that is added to an address. New scalars have no name of `taken`.
     """
 
-    def __init__(self, program: Program, *, carry: bool = True, keep: bool = True, uniform: bool = False):
-        self.program, self.uniform = program, uniform
+    def __init__(
+        self,
+        program: Program,
+        *,
+        carry: bool = True,
+        keep: bool = True,
+        uniform: bool = False,
+        taken: Collection[str] = (),
+    ):
+        self.program, self.uniform, self.elsewhere = program, uniform, frozenset(taken)
         self.carry, self.keep = carry, keep
         self.bodies: list[Body] = []
         self.root = self._body(Body(None, 0, None, 0), program.body)
@@ -205,7 +213,7 @@ class _Builder:
     def __init__(self, placement: Placement, choice: Choice):
         self.placement, self.choice = placement, choice
         self.asked: Asked = {}
-        self.used = set(placement.taken)
+        self.used = placement.taken | placement.elsewhere
         for body in placement.bodies:
             body.clear()
 

@@ -37,7 +37,7 @@ def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
     """
     found, given = _shifted(value), value
     for byte, low, high in list(_bytes(found, elements)):
-        made = _of_byte(found, byte, low, high)
+        made = min((_of_byte(found, byte, low, high, i) for i in _indices(byte, low)), key=operations)
         if operations(made) < operations(found) and _tables(made) <= _tables(given):
             found = given = made
     return given
@@ -96,9 +96,17 @@ def _reach(scaled: Apply) -> int:
     return (most * (abs(factor.value) if isinstance(factor, Number) else 1 << 31) >> by) + 1
 
 
-def _of_byte(value: Expression, byte: Expression, low: int, high: int) -> Expression:
+def _of_byte(
+    value: Expression, byte: Expression, low: int, high: int, index: Expression | None
+) -> Expression:
     """The expression with each of the largest functions of this byte that contain a table as one table."""
-    return _looked_up(value, byte, low, high, lambda e: isinstance(e, Lookup))
+    return _looked_up(value, byte, low, high, lambda e: isinstance(e, Lookup), index)
+
+
+def _indices(byte: Expression, low: int) -> tuple[Expression | None, ...]:
+    """The indices that tables of a byte may have: from zero first, which a quantiser makes in one step."""
+    from_zero = _from_zero(byte, low) if low < 0 else None
+    return (None,) if from_zero is None else (from_zero, None)
 
 
 def _looked_up(

@@ -8,7 +8,7 @@ import pytest
 
 from hw.config import MachineConfig, load
 from sw.canonical.count import count
-from sw.canonical.hoist import Strategy, optimise
+from sw.canonical.hoist import Strategy, optimise, sections
 from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
 from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare, prepared
@@ -51,6 +51,31 @@ def turns(program: Program, registers: int, strategy: Strategy) -> int | None:
     run = words_trace(generate(kept, config, "p"), config)
     assert run.events == program_trace(program)
     return run.scalar_turns
+
+
+def loaders(number: int, before: str = "", more: str = "") -> Program:
+    """So many loaders one after the other, each of its own matrix; `more` is added to every address."""
+    text = "@program\ndef p():\n" + before
+    for i in range(number):
+        nest = LOADER.split("def p():\n")[1].replace("4096 ", f"{4096 + 524288 * i} {more}")
+        text += nest.replace("w1", f"w1_{i}").replace("LA", f"LA_{i}").replace("s1", f"s1_{i}")
+    return parse_program(text)
+
+
+def test_each_of_many_loaders_is_as_good_as_one() -> None:
+    one, many = (optimise(loaders(number), 8) for number in (1, 30))
+    assert program_trace(many) == program_trace(loaders(30))
+    assert count(many).scalar_turns <= 30 * count(one).scalar_turns
+
+
+def test_a_scalar_that_all_loaders_read_keeps_them_together() -> None:
+    given = "    base = 0\n    for i in range(3):\n        base = base + 64\n"
+    program = loaders(12, given, "+ base ")
+    kept = optimise(program, 16)
+    assert program_trace(kept) == program_trace(program)
+    parts = sections(program.body)
+    assert [len(part) for part in parts] == [len(program.body)]
+    assert len(sections(loaders(12).body)) > 2
 
 
 SIBLINGS = """@program

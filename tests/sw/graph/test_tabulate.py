@@ -8,6 +8,7 @@ import pytest
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, operations, walk
 from sw.graph.requantise import apply, clamped, lookup_of
 from sw.graph.tabulate import tabulated, with_tables
+from sw.kernels.body import with_quantiser
 
 SUM = Apply("mul_shift_round_even", (Argument(0), Number(1 << 20), Number(30)))
 TABLE = np.arange(256) % 97 - 40
@@ -30,8 +31,10 @@ def tables(value: Expression) -> int:
 def test_a_swish_of_a_requantised_sum_is_one_table(zero: int) -> None:
     value = swish(zero)
     made = tabulated(value, ["int32"])
-    # Limits from 0 to 255 need no mask.
+    # The index is the sum limited to 0 to 255: no mask, and one step of a quantiser.
     assert (operations(made), tables(made)) == (4 if zero == -128 else 5, 1)
+    assert isinstance(made, Lookup)
+    assert operations(with_quantiser(made.index)) == 1
     assert operations(value) >= 11
     sums = np.random.default_rng(zero + 128).integers(-(1 << 31), 1 << 31, 4096).astype(np.int32)
     sums[:2048] >>= 13
