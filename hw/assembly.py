@@ -197,7 +197,7 @@ def _place_label(places: dict[str, int], label: str, index: int, where: str) -> 
     if not _LABEL.fullmatch(label):
         raise InputError(f"{where}: a label must be a name, not {label!r}")
     if label in places:
-        raise InputError(f"{where}: the label {label} must be there once")
+        raise InputError(f"{where}: the label {label} must be defined once")
     places[label] = index
 
 
@@ -229,7 +229,7 @@ def _distance(name: str, label: str, index: int, places: Mapping[str, int]) -> i
         raise InputError(f"{name}: there is no label {label}")
     distance = places[label] - index - 1
     if name == "loop" and distance < 1:
-        raise InputError(f"loop: the label {label} must stand behind the loop's body")
+        raise InputError(f"loop: the label {label} must come after the loop's body")
     return distance
 
 

@@ -61,9 +61,7 @@ def sources(item: Traversable, name: str, aside: Collection[str] = ()) -> Iterat
 
 def unwritable(root: Path, error: OSError) -> InputError:
     """The error for a cache that cannot be written."""
-    return InputError(
-        f"the cache must be a directory that can be written, not {root}: {error} (set {VARIABLE})"
-    )
+    return InputError(f"the cache must be a writable directory, not {root}: {error} (set {VARIABLE})")
 
 
 def write(path: Path, text: str) -> None:

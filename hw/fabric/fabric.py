@@ -50,9 +50,9 @@ class PEKind:
         if not 1 <= self.lanes <= MOST_LANES or self.lanes & (self.lanes - 1):
             raise InputError(f"{place}: lanes must be 1, 2, 4, 8 or {MOST_LANES}, not {self.lanes}")
         if Unit.LANES in self.units and self.lanes == 1:
-            raise InputError(f"{place}: a unit for all lanes together needs more than one lane")
+            raise InputError(f"{place}: the unit 'lanes' needs more than one lane")
         if Unit.QUANTISER in self.units and Unit.MULTIPLIER not in self.units:
-            raise InputError(f"{place}: a quantiser needs the multiplier, whose products it makes bytes")
+            raise InputError(f"{place}: a quantiser needs a multiplier, whose products it reduces to bytes")
         known = {o.name for o in OPERATIONS.values() if o.unit in self.units & {Unit.ALU, Unit.MULTIPLIER}}
         known |= {PREDICATE}
         if not self.without <= known:
@@ -121,7 +121,7 @@ class Fabric:
             found = ", ".join(map(str, sorted(several)))
             raise InputError(f"{place}: PEs must have one lane, or all the same number, not {found}")
         if list(self.links) != sorted(set(self.links)):
-            raise InputError(f"{place}: links must ascend, each once")
+            raise InputError(f"{place}: links must be in ascending order, each once")
         for link in self.links:
             if not (0 <= link.source < self.size and 0 <= link.target < self.size):
                 raise InputError(

@@ -322,7 +322,7 @@ class Bench:
                     return signal
         raise InputError(
             f"hw.formal: {type(component).__name__} has no register {path!r} (any more), which an invariant "
-            "names: adapt the invariants to what stands there now"
+            "names: adapt the invariants to the new source"
         )
 
     def memory(self, component: Component, path: str) -> Callable[[ValueLike], Value]:
@@ -355,7 +355,7 @@ class Bench:
             except NameError:
                 raise InputError(
                     f"hw.formal: {type(component).__name__} has no part {'/'.join(way)!r} (any more), which "
-                    "an invariant names: adapt the invariants to what stands there now"
+                    "an invariant names: adapt the invariants to the new source"
                 ) from None
         return fragment
 

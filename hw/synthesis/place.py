@@ -241,9 +241,9 @@ def _watch(device: Device, progress: Progress | None) -> Progress:
             fewest, silent = (left, 0) if left < fewest else (fewest, silent + 1)
             if silent == _PATIENCE:
                 raise InputError(
-                    f"{device.name}: routing does not end, {fewest:,} connections or more are left after "
-                    f"{int(match[1]):,} were routed; another seed, a larger device or a smaller machine may "
-                    "do (--synth-only tells resources alone)"
+                    f"{device.name}: routing makes no progress, at least {fewest:,} connections are left "
+                    f"after {int(match[1]):,} were routed; try another seed, a larger device or a smaller "
+                    "machine (--synth-only reports resources alone)"
                 )
 
     return line

@@ -57,7 +57,7 @@ def find(name: str) -> Tool:
         return Tool(name, (path,), _native_version(path))
     module, function = package.replace("-", "_"), f"run_{name.replace('-', '_')}"
     if importlib.util.find_spec(module) is None:
-        raise InputError(f"{name} is missing: pip install {package} (or let {variable} name a program)")
+        raise InputError(f"{name} is missing: pip install {package} (or set {variable} to a program)")
     call = f"import sys, {module} as tool; sys.exit(tool.{function}(sys.argv[1:]))"
     return Tool(name, (sys.executable, "-c", call), f"{package} {metadata.version(package)}")
 
