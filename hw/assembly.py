@@ -3,7 +3,7 @@
 One instruction per line: optional predicate (`@r3` if r3 is not 0, `@!r3` if it is), name, operands in field
 order, separated by commas. Parameters are written by name. A label is on a line of its own (`L2:`) and names
 the instruction after it: `loop r1, L2` repeats the instructions up to the label, and `jump L2` continues
-there. A number instead of a label is that of the instruction word.
+there. A number in place of a label is the value of the field itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 
 _LABEL = re.compile(r"[A-Za-z_]\w*")
-#: Fields that say where a loop ends and where a jump goes.
+#: Fields that hold the end of a loop or the target of a jump.
 _TARGETS = ("length", "offset")
 _LINE = re.compile(r"(?:@(?P<unless>!)?r(?P<predicate>\d+)\s+)?(?P<name>\w+)(?:\s+(?P<rest>.*))?$")
 
@@ -41,7 +41,7 @@ class Code:
 
 
 def encode(code: Code) -> int:
-    """The 32-bit word; raises `InputError` if a value does not fit its field."""
+    """Encodes an instruction as a 32-bit word; raises `InputError` if a value does not fit its field."""
     spec = isa.INSTRUCTIONS.get(code.name)
     if spec is None:
         raise InputError(f"unknown instruction {code.name!r}")
@@ -140,17 +140,17 @@ def listing(words: Iterable[int]) -> str:
 
 
 def target(code: Code, index: int) -> int:
-    """The index of the instruction after the body of a loop, or of the one where a jump continues."""
+    """The index of the instruction after the body of a loop, or of the target of a jump."""
     return index + 1 + code.fields["length" if code.name == "loop" else "offset"]
 
 
 def labels(places: Iterable[int]) -> dict[int, str]:
-    """Labels for indices of instructions, numbered in their order from 1."""
+    """Labels for indices of instructions, numbered from 1 in ascending order."""
     return {place: f"L{number}" for number, place in enumerate(sorted(set(places)), 1)}
 
 
 def with_labels(lines: Sequence[str], names: Mapping[int, str]) -> str:
-    """Lines of instructions with labels between them, by the index of the instruction after each."""
+    """Lines of instructions with labels between them, given by the index of the next instruction."""
     made: list[str] = []
     for index, line in enumerate((*lines, None)):
         if index in names:
@@ -171,7 +171,7 @@ def _text_of_word(word: int, code: Code | None, label: str | None = None) -> str
 
 
 def assemble(text: str, place: str = "assembly") -> list[int]:
-    """The words of a program text; raises `InputError` with the line of a mistake.
+    """Assembles a program text into words; raises `InputError` with the line of a mistake.
 
     Empty lines are skipped. `.word N` stands for a word as it is.
     """
@@ -197,7 +197,7 @@ def _place_label(places: dict[str, int], label: str, index: int, where: str) -> 
     if not _LABEL.fullmatch(label):
         raise InputError(f"{where}: a label must be a name, not {label!r}")
     if label in places:
-        raise InputError(f"{where}: the label {label} must be there once")
+        raise InputError(f"{where}: the label {label} must be defined once")
     places[label] = index
 
 
@@ -229,7 +229,7 @@ def _distance(name: str, label: str, index: int, places: Mapping[str, int]) -> i
         raise InputError(f"{name}: there is no label {label}")
     distance = places[label] - index - 1
     if name == "loop" and distance < 1:
-        raise InputError(f"loop: the label {label} must stand behind the loop's body")
+        raise InputError(f"loop: the label {label} must come after the loop's body")
     return distance
 
 
@@ -251,7 +251,7 @@ def _number(what: str, text: str) -> int:
 
 
 def _check_loops(words: list[int], place: str) -> None:
-    """Reject loops that the hardware cannot execute: shared ends, ends past the program, crossing jumps."""
+    """Rejects loops that the hardware cannot execute: shared ends, ends past the program, crossing jumps."""
     open_loops: list[tuple[int, int]] = []
     for pc, word in enumerate(words):
         code = decode(word)

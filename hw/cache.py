@@ -1,7 +1,7 @@
 """The cache of results that are expensive to make, and the keys under which they are found.
 
 Results have checksums, and a damaged result is made again. A read-only cache only costs time. Several users
-may share one; its permissions say what they may do (docs/cli.md).
+may share a cache; its permissions say what they may do (docs/cli.md).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from filelock import FileLock, Timeout
 
 from hw.errors import InputError
 
-#: Environment variable that names another directory than the user's cache.
+#: Environment variable with a directory to use instead of the user's cache.
 VARIABLE = "HEALD_CACHE"
 #: The file with the checksums of a result.
 SUMS = "checksums"
-#: Errors of a cache that may be read only.
+#: Errors of a read-only cache.
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 #: Makes a result: fills a fresh directory, and may write a log.
@@ -50,7 +50,7 @@ def fingerprint(parts: Iterable[str]) -> str:
 
 
 def sources(item: Traversable, name: str, aside: Collection[str] = ()) -> Iterator[str]:
-    """Names and texts of the sources in a folder, but for folders of some names."""
+    """Names and texts of the sources in a folder, except in subfolders with certain names."""
     if item.is_dir() and item.name not in aside:
         for inner in sorted(item.iterdir(), key=lambda i: i.name):
             yield from sources(inner, f"{name}/{inner.name}", aside)
@@ -61,13 +61,11 @@ def sources(item: Traversable, name: str, aside: Collection[str] = ()) -> Iterat
 
 def unwritable(root: Path, error: OSError) -> InputError:
     """The error for a cache that cannot be written."""
-    return InputError(
-        f"the cache must be a directory that can be written, not {root}: {error} (set {VARIABLE})"
-    )
+    return InputError(f"the cache must be a writable directory, not {root}: {error} (set {VARIABLE})")
 
 
 def write(path: Path, text: str) -> None:
-    """Write a cache file atomically, unless the cache is read-only.
+    """Writes a cache file atomically, unless the cache is read-only.
 
     Raises `InputError` if the cache cannot be written for another reason.
     """
@@ -91,9 +89,9 @@ def write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Keep others from making a file of the cache; they wait, and are told so by `waits`.
+    """Locks a file of the cache; other processes that want to make it wait, and call `waits` first.
 
-    Where the cache may only be read, nobody waits. Raises `InputError` when it cannot be written for another
+    With a read-only cache, nobody waits. Raises `InputError` if the cache cannot be written for another
     reason.
     """
     try:
@@ -111,7 +109,8 @@ def locked(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[Non
     try:
         yield
     finally:
-        # Who still waits finds the result; at worst it is made twice, for each is written whole.
+        # Processes that still wait find the result; at worst it is made twice, since each is written
+        # atomically.
         with contextlib.suppress(OSError):
             os.unlink(lock.lock_file)
         lock.release()
@@ -125,7 +124,7 @@ def _lock(root: Path, key: str) -> FileLock:
 
 
 def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
-    """The directory of result `key`, and the seconds that making it took now (0.0 if it was there).
+    """The directory of result `key`, and the seconds that making it took now (0.0 if it existed).
 
     `make(folder, log)` fills a fresh directory beside the final one and may write a log, which is kept. The
     directory gets its name when it is complete and on the disk, so an interrupted run leaves nothing that
@@ -162,7 +161,7 @@ def cached(kind: str, key: str, make: Make) -> tuple[Path, float]:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         return final, time.perf_counter() - begin
-    except BrokenPipeError:  # of whoever reads our output
+    except BrokenPipeError:  # the reader of our output is gone
         raise
     except OSError as error:
         raise unwritable(root, error) from None
@@ -176,7 +175,7 @@ def _fresh(root: Path, key: str, final: Path) -> Path:
         final.rename(Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root)) / "broken")
     for left in root.glob(f"{key}.part-*"):
         shutil.rmtree(left, ignore_errors=True)
-    (root / f"{key}.log").unlink(missing_ok=True)  # maybe another user's
+    (root / f"{key}.log").unlink(missing_ok=True)  # may belong to another user
     return Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root))
 
 
@@ -219,14 +218,14 @@ def _sums(folder: Path) -> str:
 
 
 def _finish(folder: Path) -> None:
-    """Give a result its checksums and permissions, and flush it to the disk."""
+    """Gives a result its checksums and permissions, and flushes it to the disk."""
     (folder / SUMS).write_text(_sums(folder), encoding="utf-8")
     for path in (*_files(folder), folder / SUMS, *(p for p in folder.rglob("*") if p.is_dir()), folder):
         _share(path)
         _sync(path)
 
 
-#: Results that were compared with their checksums, with the state of their files.
+#: Results whose checksums were verified, with the state of their files.
 _compared: dict[Path, tuple[object, ...]] = {}
 
 
@@ -246,7 +245,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or directory to the disk, if its file system can do that."""
+    """Flushes a file or directory to the disk, if its file system supports that."""
     with contextlib.suppress(PermissionError):
         number = os.open(path, os.O_RDONLY)
         try:
@@ -263,11 +262,11 @@ def _mode(path: Path) -> int:
 
 
 def _share(path: Path) -> None:
-    """Give other users the same rights to a cache entry as to the cache itself."""
+    """Gives other users the same rights to a cache entry as to the cache itself."""
     with contextlib.suppress(PermissionError):
         wanted, mode = _mode(directory()), _mode(path)
         if not path.is_dir():
-            # What the owner may do with a file, writing apart, those may who can look into the cache.
+            # Users who can list the cache get the owner's rights to the file, except for writing.
             own = (mode >> 6) & 0o5
             wanted = (mode & 0o700) | sum(own << shift for shift in (3, 0) if wanted >> shift & 0o5 == 0o5)
         if wanted != mode:

@@ -1,7 +1,7 @@
 """The configuration of a machine: a frozen dataclass, named presets, and a short TOML form.
 
-`MachineConfig` holds what a person chooses; `Derived` holds everything that follows from it and
-refuses combinations that cannot be built. RTL, compiler and cycle model read sizes only from here.
+`MachineConfig` holds what a person chooses; `Derived` computes everything that follows from it and rejects
+combinations that cannot be built. RTL, compiler and cycle model read sizes only from here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PORTS = ("load_a", "load_b", "load_c", "store")
 ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
 
 
-#: Cycles that a memory may take to answer: for so many, loaders keep what each answer is for.
+#: Maximum latency of a memory in cycles: for this long, loaders can track outstanding answers.
 MOST_LATENCY = 500
 
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
 #: Where all fields are listed.
 _ALL = "`heald config show default` lists all fields"
-#: The value of `cgra` in files and settings that takes away the grid of a preset.
+#: The value of `cgra` in files and settings that removes the CGRA of a preset.
 NO_GRID = "none"
 
 
@@ -101,7 +101,7 @@ class MachineConfig:
     def hash(self) -> str:
         """Sixteen hexadecimal digits that identify the hardware.
 
-        The name and the latencies do not count: latencies belong to the memories that a run attaches to the
+        The name and the latencies are excluded: latencies belong to the memories that a run attaches to the
         ports.
         """
         values = self.hardware()
@@ -135,7 +135,7 @@ class MachineConfig:
         return latency
 
     def lacks(self, instruction: str) -> str | None:
-        """What this machine lacks for an instruction that it refuses; None if it accepts it."""
+        """What this machine lacks to execute an instruction; None if it lacks nothing."""
         for name, (what, instructions) in isa.NEEDED.items():
             if instruction in instructions and not getattr(self, name):
                 return what
@@ -171,10 +171,10 @@ def _check_field(f: dataclasses.Field[Any], value: Any) -> None:
 
 @dataclass(frozen=True)
 class BufferShape:
-    """Geometry of a byte-banked buffer: `lanes` bytes make a column, `banks` memories hold them.
+    """Geometry of a byte-banked buffer: columns of `lanes` bytes in `banks` memories.
 
-    Column `c`, lane `r` lies in bank `(r + c) % banks` at address
-    `(c // banks) * lanes + c % lanes` (docs/machine.md, "Input buffers").
+    Column `c`, lane `r` lies in bank `(r + c) % banks` at address `(c // banks) * lanes + c % lanes`
+    (docs/machine.md, "Input buffers").
     """
 
     lanes: int
@@ -198,7 +198,7 @@ class Derived:
     def __init__(self, c: MachineConfig):
         self.buffer_a = self._buffer("buffer_a_bytes", c.buffer_a_bytes, c.rows, c.load_a_bytes)
         self.buffer_b = self._buffer("buffer_b_bytes", c.buffer_b_bytes, c.cols, c.load_b_bytes)
-        # The grid reads and writes a word of every lane at once.
+        # The CGRA reads and writes one word per lane at once.
         lanes = c.cgra.lanes if c.cgra is not None else 1
         if lanes > c.cols:
             raise InputError(
@@ -226,7 +226,7 @@ class Derived:
     @staticmethod
     def _buffer(name: str, size: int, lanes: int, port: int) -> BufferShape:
         banks = max(lanes, port)
-        least = max(16, lanes) * banks  # a whole group of columns, and no toy memories
+        least = max(16, lanes) * banks  # a whole group of columns, and at least 16 bytes per bank
         if size < least:
             raise InputError(
                 f"{name} must hold {least // banks} bytes in each of its {banks} byte banks "
@@ -246,11 +246,11 @@ def preset_names() -> list[str]:
 def load(
     source: str | MachineConfig, settings: Mapping[str, Any] | None = None, *, text: str | None = None
 ) -> MachineConfig:
-    """Read a preset by name or a TOML file by path, or take a configuration; then override single fields.
+    """Loads a preset by name or a TOML file by path, or takes a configuration; then overrides single fields.
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra` is
     the name of a fabric, the path of its file (relative to this one), a table (`hw.fabric.toml`), or `none`.
-    `text` holds the contents of the file, if they are known. Raises `InputError` for an unknown name, an
+    `text` is the contents of the file, if already read. Raises `InputError` for an unknown name, an
     unreadable file, unknown fields or bad values.
     """
     if isinstance(source, MachineConfig):
@@ -301,7 +301,7 @@ def _read(text: str, place: str) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse `key=value` of the command line into a field and its value."""
+    """Parses `key=value` from the command line into a field and its value."""
     key, sign, value = text.partition("=")
     if key not in FIELDS:
         raise InputError(f"--set: {unknown('field', key, FIELDS, _ALL)}")
@@ -332,7 +332,7 @@ def to_toml(config: MachineConfig) -> str:
             value = json.dumps(getattr(config, f.name))
             lines.append(f"{f.name} = {value}".ljust(28) + f"# {f.metadata['meaning']}")
     if config.cgra is not None:
-        # Tables come last; those of the fabric are inside of the machine's.
+        # Tables come last; those of the fabric are nested in the machine's.
         nested = re.sub(r"^(\[+)", r"\1cgra.", fabrics.to_toml(config.cgra), flags=re.MULTILINE)
         lines += ["", "[cgra]", nested.rstrip()]
     return "\n".join(lines) + "\n"

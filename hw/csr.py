@@ -17,7 +17,7 @@ RUNNING, DONE, ERROR, PROGRAM_OK, QUIET = 0, 1, 2, 3, 4
 #: Bits of a window's permission.
 READ, WRITE = 0, 1
 
-#: BASE is a multiple of it: no burst of AXI lies across one.
+#: Alignment of BASE, chosen so that no AXI burst crosses a multiple of it.
 BASE_STEP = 4096
 
 #: Counters of every warp and of every engine, with what they count.
@@ -33,7 +33,7 @@ ENGINE_COUNTERS = {
     "stall_bank": "always 0: {} never waits for a bank",
     "words": "words exchanged between memory and {}",
 }
-#: What the counters of an engine count where it is something else.
+#: Engines whose counters count something else.
 _OTHERS = {
     "gemm": {
         "busy": "cycles in which {} multiplied",
@@ -52,7 +52,7 @@ _OTHERS = {
     },
     **{f"load_{x}": {"words": "words that {} read"} for x in "abc"},
 }
-#: What engines are called in the meaning of registers.
+#: Names of the engines in register descriptions.
 _NAMES = {
     **{"load_a": "the loader of A", "load_b": "the loader of B", "load_c": "the loader of the scratchpad"},
     **{"gemm": "the array", "cgra": "the CGRA", "store": "the storer"},
@@ -64,7 +64,8 @@ ENGINE_BASE, ENGINE_STEP = 0x200, 32
 CAPABILITY_BASE = 0x300
 
 _GRID = {"cgra_rows": "rows", "cgra_cols": "cols", "cgra_contexts": "contexts"}
-#: What a host can read of the configuration, in order, from CAPABILITY_BASE on: fields, sizes of the grid.
+#: Configuration values that a host can read, in order, from CAPABILITY_BASE on: fields, then sizes of the
+#: CGRA.
 CAPABILITIES = (
     *(name for name in FIELDS if name not in ("name", "cgra") and not name.endswith("_latency")),
     *_GRID,

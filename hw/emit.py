@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOP = "heald"
 
-#: What the Verilog of the generator does everywhere, and why it is harmless; Verilator's other checks
+#: Lint rules that the generated Verilog breaks everywhere, and why that is harmless. Verilator's other checks
 #: (latches, combinational loops, several drivers, undriven signals, ...) stay on.
 LINT_OFF = {
     "WIDTH": "constants are written in their own width, selections by shifting are cut by the assignment",
@@ -30,12 +30,12 @@ LINT_OFF = {
     "DECLFILENAME": "all modules are in one file",
 }
 
-#: A memory whose words are all initialised with zero. Its contents at power-up are not part of the contract;
-#: those of a memory with constants in it are.
+#: Initialisation of a memory with all zeros, which is removed: contents at power-up are not part of the
+#: contract. Memories with constants keep theirs.
 _ZEROS = re.compile(r"^ *initial begin\n(?: *\S+ ?\[\d+\] = \d+'(?:h0+|d0);\n)* *end\n", re.MULTILINE)
-#: An escaped name with indices in it, and an index.
+#: An escaped name with indices, and an index.
 _ELEMENT, _INDEX = re.compile(r"\\\S*\[\S*(?=\s)"), re.compile(r"\[(\d+)\]")
-#: A register that is declared with its first value, and a block of one statement that nothing begins.
+#: A register declared with an initial value, and a one-statement block with an empty sensitivity.
 _DECLARED = re.compile(r"^( *)reg ((?:\[\d+:\d+\] )?)(\S+) +?= (.*);$", re.MULTILINE)
 _UNTRIGGERED = re.compile(r"^( *)always @\*\n +(\S.*;)$", re.MULTILINE)
 _TRIGGER = re.compile(r"if \((\\\$auto\$verilog_backend\S+ )\) begin end")
@@ -45,8 +45,8 @@ _MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 def verilog(config: MachineConfig, *, trace: bool = True, gated: bool = False) -> str:
     """Verilog text of the machine, top module `heald`; equal configurations give equal text.
 
-    `trace` adds the ports `trace_*` for simulation, which take a hundredth of a small machine. `gated` stops
-    the clock of the CGRA while it does nothing (`hw.rtl.machine.Machine`). It uses the Yosys that comes with
+    `trace` adds the ports `trace_*` for simulation, which take 1 % of a small machine. `gated` stops the
+    clock of the CGRA while it is idle (`hw.rtl.machine.Machine`). Always uses the Yosys that comes with
     Amaranth, even if another is installed.
     """
     from hw.rtl.machine import Machine
@@ -60,17 +60,17 @@ def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:
 
 
 def converted(top: Elaboratable, name: str) -> str:
-    """Verilog text of a component; `name` becomes that of its module.
+    """Verilog text of a component, as a module with this name.
 
     Amaranth names the elements of an array `values[3]`, next to the signal `values`. Yosys uses the same
     names for bits of a signal when it maps them, confuses the two, and fails on some machines. So elements
-    are named `values.3` here, like fields of structures.
+    are renamed `values.3` here, like fields of structures.
     """
     from amaranth.back import verilog as backend
 
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     collecting = gc.isenabled()
-    gc.disable()  # millions of small objects, none of them garbage: a third of the time
+    gc.disable()  # millions of small objects, none of them garbage: saves a third of the time
     try:
         with interrupts_kept():
             text: str = backend.convert(top, name=name, strip_internal_attrs=True, emit_src=False)
@@ -82,10 +82,11 @@ def converted(top: Elaboratable, name: str) -> str:
 
 
 def _started(module: str) -> str:
-    """A module whose combinational blocks are all evaluated at time 0, in SystemVerilog too.
+    """A module with all combinational blocks evaluated at time 0, in SystemVerilog too.
 
-    Yosys makes each of them depend on a register that is declared with the value 0. In SystemVerilog, that is
-    not an event. If only parts of a signal are assigned under a condition, the blocks of the others lack it.
+    Yosys makes each block depend on a register that is declared with the value 0, which in SystemVerilog is
+    not an event. If only parts of a signal are assigned under a condition, the blocks of the other parts lack
+    that dependence.
     """
     trigger = _TRIGGER.search(module)
     if trigger is not None:
@@ -97,7 +98,7 @@ def _started(module: str) -> str:
 
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at the end if one was lost on the way.
+    """Raises `KeyboardInterrupt` at the end if one was lost inside.
 
     Python ignores an interrupt during a destructor, and every statement of Amaranth has one.
     """

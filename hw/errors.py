@@ -1,4 +1,4 @@
-"""`InputError`, for mistakes in a user's input, and how to tell errors of the system from bugs."""
+"""`InputError`, for mistakes in a user's input, and functions that tell system errors from bugs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Iterable
 
-#: What the surroundings of a program do to it: full disks, missing rights, limits. Not a missing file, which
-#: is a mistake of whoever named it, the user (told before) or this program.
+#: System errors from outside the program: full disks, missing rights, limits. A missing file is not among
+#: them; it is a mistake of the user (reported earlier) or of this program.
 SURROUNDINGS = frozenset(
     {
         *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM),
@@ -18,7 +18,7 @@ SURROUNDINGS = frozenset(
         *(errno.ENAMETOOLONG, errno.ELOOP, errno.ETXTBSY, errno.ENXIO),
     }
 )
-#: The same in what tools write; compilers that the system kills say so.
+#: The same errors in the output of tools; compilers report when the system kills them.
 _TOLD = re.compile(
     "|".join(
         [
@@ -51,7 +51,7 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
 def of_surroundings(error: BaseException) -> bool:
     """Whether the system (disk, rights, limits), not this program, caused an unexpected error."""
     if isinstance(error, OSError):
-        # The library of temporary files has an error of its own kind for full disks.
+        # `tempfile` raises an error of its own for full disks.
         return error.errno in SURROUNDINGS or "No usable temporary directory" in str(error)
     return isinstance(error, MemoryError)
 
@@ -63,7 +63,7 @@ def surroundings_in(log: str) -> str | None:
 
 
 def address(text: str) -> int:
-    """Parse a decimal or 0x number; raises `InputError` for anything else."""
+    """Parses a decimal or 0x number; raises `InputError` for anything else."""
     try:
         return int(text, 0)
     except ValueError:
@@ -71,7 +71,7 @@ def address(text: str) -> int:
 
 
 def whole_number(name: str, value: object, least: int | None = None) -> int:
-    """Check that a value is an integer of at least `least`; raises `InputError` with its name otherwise."""
+    """Checks that a value is an integer of at least `least`; raises `InputError` with its name otherwise."""
     try:
         found = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

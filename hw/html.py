@@ -7,7 +7,7 @@ from html import escape
 
 
 def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A table; numbers are right-aligned with separators of thousands, everything else is text."""
+    """An HTML table; numbers are right-aligned with thousands separators, everything else is text."""
 
     def cells(kind: str, row: Iterable[object]) -> str:
         return "".join(f"<{kind} style='text-align:{_side(v)}'>{_text(v)}</{kind}>" for v in row)

@@ -1,12 +1,12 @@
 """The instruction set as data: formats, fields, meaning and cost of every instruction.
 
-RTL decoder, assembler, disassembler, cycle model and the reference page (`heald isa`) all read
-the table `INSTRUCTIONS`; nothing else states an opcode, a field position, a latency or what a scalar
-instruction computes.
+RTL decoder, assembler, disassembler, cycle model and the reference page (`heald isa`) all read the table
+`INSTRUCTIONS`; nothing else states an opcode, a field position, a latency or what a scalar instruction
+computes.
 
-A word has 32 bits: opcode [31:26], predicate register [25:21], predicate sense [20], then the fields
-of the instruction's format. The instruction happens when `(predicate register != 0) == sense`; since
-r0 is always 0, the encoding 0, 0 means "always".
+A word has 32 bits: opcode [31:26], predicate register [25:21], predicate sense [20], then the fields of the
+instruction's format. The instruction executes if `(predicate register != 0) == sense`; since r0 is always 0,
+the encoding 0, 0 means "always".
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from hw.semantics import SEMANTICS, Semantics
 
 WORD_BITS = 32
-#: Bits of a word in a program memory: the instruction and, above it, its sort (`hw.rtl.core.decoder`).
+#: Width of a program memory word: the instruction and, above it, its predecoded class
+#: (`hw.rtl.core.decoder`).
 STORED_BITS = WORD_BITS + 4
 OPCODE_LOW, OPCODE_BITS = 26, 6
 PREDICATE_LOW, PREDICATE_BITS = 21, 5
@@ -56,7 +57,7 @@ _PARAMETER = Field("parameter", 14, 6, FieldKind.PARAMETER)
 class Format(enum.Enum):
     """The field layouts."""
 
-    # Python before 3.11.4 makes an empty tuple an object of its own here.
+    # Before Python 3.11.4, an empty tuple becomes a separate object here.
     NONE = None
     R = (_RD, _RS1, _RS2)
     I = (_RD, _RS1, _IMM10)  # noqa: E741 (the usual name of an immediate format)
@@ -98,10 +99,10 @@ class Parameter:
 class Instruction:
     """One instruction: name, opcode, format, meaning, cost.
 
-    `operands` name the four registers of an engine operation in field order, `parameters` the
-    parameter registers that it reads as well, `engine` the engine that executes it. `turns` is the
-    number of turns from its issue to the next instruction's earliest issue. `semantics` is what an
-    instruction that writes a register computes from its `sources`.
+    `operands` name the four registers of an engine operation in field order, `parameters` the parameter
+    registers that it also reads, `engine` the engine that executes it. `turns` is the number of turns from
+    its issue to the next instruction's earliest issue. `semantics` is the function of its `sources` that an
+    instruction writes to its register.
     """
 
     name: str
@@ -127,7 +128,7 @@ class Instruction:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the semantics' arguments: registers read, then an immediate."""
+        """Names of the arguments of `semantics`: registers read, then an immediate."""
         return self.reads() + tuple(f.name for f in self.fields if f.kind is FieldKind.IMMEDIATE)
 
 
@@ -156,7 +157,7 @@ class Cause(enum.IntEnum):
     BITSTREAM = 13, "bitstream of the CGRA that is invalid or for another fabric, or none to keep"
 
 
-#: Turns from a division to the instruction behind it.
+#: Number of turns from a division to the next instruction.
 DIV_TURNS = 36
 
 #: Binary operations: position in the list is the low part of the opcode.
@@ -251,9 +252,9 @@ _STORE_OPERANDS = (
     Operand("rows", SIZE_BITS, "number of rows"),
     Operand("bytes", SIZE_BITS, "bytes in a row"),
 )
-#: Bitstreams start at multiples of this in the scratchpad.
+#: Alignment of bitstreams in the scratchpad, in bytes.
 BITSTREAM_ALIGNMENT = 16
-#: The operand `bitstream` that keeps the configuration that is there.
+#: The operand `bitstream` that keeps the current configuration.
 KEEP_BITSTREAM = (1 << SIZE_BITS) - 1
 _CGRA_OPERANDS = (
     Operand(
@@ -379,7 +380,7 @@ def layout(name: str) -> dict[str, Field]:
     return {f.name: f for f in INSTRUCTIONS[name].fields}
 
 
-#: What a machine may be built without, by the field of its configuration, and the instructions that need it.
+#: Optional hardware, by configuration field, and the instructions that need it.
 NEEDED = {
     "cgra": ("a CGRA", ("cgra", "store_out")),
     "convolutions": ("convolutions = true", ("load_b_conv",)),
@@ -390,26 +391,24 @@ NEEDED = {
 class Timing:
     """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""
 
-    sequencer: int = 6  # from one turn of a warp to its next, at least
+    sequencer: int = 6  # minimum, from one turn of a warp to its next
     enqueue: int = 3  # from issue to the first cycle in which an engine can take the operation
-    next_offer: int = 2  # from the cycle in which it takes one to the first in which it can take the next
+    next_offer: int = 2  # from taking an operation to the first cycle in which the next one can be taken
     load_request: int = 5  # from taking an operation to presenting its first request
     load_write: int = 4  # from the last response to completion
-    load_error: int = 1  # from when a beat that is wrong would enter a loader's request register to its error
+    load_error: int = 1  # from when an invalid beat would enter a loader's request register to its error
     gemm_first: int = 1  # from taking an operation to reading its first columns
     gemm_drain: int = 5  # from reading the last columns of a block to draining its first row
-    acc_write: int = 3  # from draining a row to being readable
-    gemm_turn: int = 2  # rows' time between two operations' drains, against overlap in the accumulator
-    store_take: int = 1  # in which the storer prepares an operation before it takes it
+    acc_write: int = 3  # from draining a row to the cycle in which it can be read
+    gemm_turn: int = 2  # gap between two operations' drains, so that they do not overlap in the accumulator
+    store_take: int = 1  # for preparing an operation before the storer takes it
     store_output: int = 3  # from reading a beat to presenting it
     store_response: int = 1  # from the last response to completion
-    grid_checks: int = 3  # that the checks of a configuration's arrays take at least
-    conv_setup: int = 10  # steps of an im2col load before it looks at the first image row
-    conv_settle: int = (
-        2  # steps from the last kernel row that is looked at to what is done with the image row
-    )
-    in_flight: int = 4  # operations that a loader or the storer has taken and not completed
-    pending_signals: int = 8  # signals of a warp that wait for completion
+    grid_checks: int = 3  # minimum duration of the checks of a configuration's arrays
+    conv_setup: int = 10  # steps of an im2col load before the first image row
+    conv_settle: int = 2  # steps from the last kernel row tested to the decision about the image row
+    in_flight: int = 4  # operations that a loader or the storer has taken but not completed, at most
+    pending_signals: int = 8  # signals of a warp that wait for completion, at most
 
 
 TIMING = Timing()

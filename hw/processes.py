@@ -14,11 +14,12 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
-#: Signals that end a command: of Ctrl-C, of `kill` and `timeout`, of a terminal that is gone.
+#: Signals that end a command: from Ctrl-C, from `kill` and `timeout`, from a closed terminal.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Seconds in which further signals do not disturb the tidying up; a second one often follows the first.
+#: Seconds in which further signals do not interrupt the cleanup; a second one often follows the first.
 TIDYING = 2.0
-#: Seconds after which a process that still runs is asked again: Python loses what is raised in a destructor.
+#: Seconds after which a process that still runs is signalled again: Python loses exceptions raised in a
+#: destructor.
 AGAIN = 10.0
 
 
@@ -50,7 +51,7 @@ _state = _State()
 
 
 def install(numbers: Sequence[int] = ENDING, idle: Callable[[int], object] | None = None) -> None:
-    """Make these signals end all started programs, and then raise `Ended` in the main thread.
+    """Makes these signals end all started programs, and then raise `Ended` in the main thread.
 
     A signal that this process was told to ignore (`nohup`) stays ignored. `idle` is called first with the
     number of each signal: it ends the process when `Ended` cannot, because foreign code is waiting for work.
@@ -85,14 +86,14 @@ def asked() -> int | None:
 
 
 def heard() -> None:
-    """Acknowledge a signal, whose handling may take time, so that it is not raised again."""
+    """Acknowledges a signal whose handling may take time, so that it is not raised again."""
     if _state.again is not None:
         _state.again.cancel()
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """A signal during the block ends this process after it: for steps that belong together.
+    """Delays signals: one that comes during the block ends this process only after the block.
 
     The next signal, after `TIDYING` seconds, ends the block too, because it may be waiting forever.
     """
@@ -115,7 +116,7 @@ def interrupts_blocked() -> Iterator[None]:
 
     They must call `ignore_interrupts` once they run.
     """
-    resource_tracker.ensure_running()  # started in the block, it would unblock them
+    resource_tracker.ensure_running()  # if started in the block, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -124,14 +125,14 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore interrupts from now on, including one that came while they were blocked."""
+    """Ignores interrupts from now on, including one that came while they were blocked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A program in its own process group: neither it nor its children outlive the block.
+    """Runs a program in its own process group: neither it nor its children outlive the block.
 
     `options` are those of `subprocess.Popen`, which raises the same errors.
     """
@@ -140,7 +141,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         with held():
             process = subprocess.Popen(command, start_new_session=True, **options)
             _state.running.add(process)
-        if _state.asked is not None:  # the signal came in another thread, before this program was known
+        if _state.asked is not None:  # the signal came in another thread, before this program was registered
             end(process)
         yield process
     finally:
@@ -157,14 +158,14 @@ def run(command: Sequence[str], **options: Any) -> int:
 
 
 def ended(process: subprocess.Popen[Any], seconds: float | None = None) -> bool:
-    """Whether a program ended within this many seconds; without a limit, wait for it.
+    """Whether a program ended within this many seconds; without a limit, waits for it.
 
     Unlike `wait` and `poll` of the program, this lets `end` kill what it started and left behind: until then,
     its number, which is also that of its group, cannot be reused.
     """
     limit = time.monotonic() + (seconds or 0.0)
     how = os.WEXITED | os.WNOWAIT | (0 if seconds is None else os.WNOHANG)
-    with contextlib.suppress(ChildProcessError):  # somebody has asked for its exit code
+    with contextlib.suppress(ChildProcessError):  # its exit code was already collected
         while os.waitid(os.P_PID, process.pid, how) is None:
             if time.monotonic() >= limit:
                 return False
@@ -173,7 +174,7 @@ def ended(process: subprocess.Popen[Any], seconds: float | None = None) -> bool:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a program and all its children, even if it has ended itself (`ended`)."""
+    """Kills a program and all its children, even if it has ended itself (`ended`)."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -181,7 +182,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def end_all() -> None:
-    """Kill every running program and its children."""
+    """Kills every running program and its children."""
     for process in list(_state.running):
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -25,9 +25,9 @@ def wrap(value: int) -> int:
 class Semantics:
     """The meaning of one operation.
 
-    `formula` is Python text with `{0}`, `{1}`, ... for the operands, which are signed numbers of 32 bits;
-    `wraps` says that its value may need more bits. `exact` computes the formula, `value` the 32 bits of it
-    as a signed number. A divisor of zero raises `ZeroDivisionError`.
+    `formula` is Python text with `{0}`, `{1}`, ... for the operands, which are signed 32-bit numbers; `wraps`
+    says that its value may need more bits. `exact` computes the formula, `value` its low 32 bits as a signed
+    number. A divisor of zero raises `ZeroDivisionError`.
     """
 
     name: str
@@ -41,19 +41,19 @@ class Semantics:
         names = [f"x{n}" for n in range(self.operands)]
         exact = f"lambda {', '.join(names)}: {self.formula.format(*names)}"
         value = f"lambda {', '.join(names)}: {self.text(*names)}"
-        # The text is that of the table below alone.
+        # The text comes only from the table below.
         object.__setattr__(self, "exact", eval(exact))
         object.__setattr__(self, "value", eval(value))
 
     def text(self, *operands: str) -> str:
-        """Python text of the value; operands are names, numbers, or stand in parentheses."""
+        """Python text of the value; operands are names, numbers, or parenthesised."""
         found = self.formula.format(*operands)
         return f"({found} + {_SIGN} & {MASK}) - {_SIGN}" if self.wraps else found
 
 
 _SHIFT = "({2} & 63)"
-#: Adding half less 1, and the lowest bit of the quotient, rounds a half up only from an odd quotient. A shift
-#: of 0 adds nothing. Where the shift is a number, Python's compiler leaves little besides the product.
+#: Adding half minus 1, plus the lowest bit of the quotient, rounds a half up only from an odd quotient. A
+#: shift of 0 adds nothing. If the shift is a number, Python's compiler leaves little besides the product.
 _HALF_EVEN = (
     f"((w := {{0}} * {{1}}) + ((1 << {_SHIFT}) - 1 >> 1) + (w >> {_SHIFT} & -(-{_SHIFT} >> 6)) >> {_SHIFT})"
 )
@@ -64,22 +64,23 @@ _HALF_UP = f"(({{0}} * {{1}} + (1 << {_SHIFT} >> 1)) >> {_SHIFT})"
 def _quantised(rounded: str) -> str:
     """A rounded product as a byte: with a zero point, and within limits (`quantisation`).
 
-    Limits in the wrong order give the eight bits that they would, and the sign that values have.
+    If the limits are in the wrong order, the result has the low eight bits of the formula and the sign of the
+    value.
     """
     zero = "(({2} >> 6 & 511 ^ 256) - 256)"
     low, high = (
         f"(({{2}} >> {by} & 255) - (0 if {{2}} < 0 else ({{2}} >> {by} & 128) << 1))" for by in (15, 23)
     )
     value = f"({rounded} + {zero} + {_SIGN} & {MASK}) - {_SIGN}"
-    # Texts of whole steps have names of one letter.
+    # The texts of whole steps use one-letter names.
     byte = f"({high} if (sum_ := {value}) > {high} else {low} if sum_ < {low} else sum_) & 255"
     return f"(byte - 256 if (byte := {byte}) >= 0 > {low} and (sum_ < 0 or {high} < 0) else byte)"
 
 
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
-    """The third operand of `requantise`, as a signed number of 32 bits.
+    """The third operand of `requantise`, as a signed 32-bit number.
 
-    `shift` is 0 to 63, `zero` -256 to 255; `low` and `high`, which is not less, are bytes: signed, or
+    `shift` is 0 to 63, `zero` -256 to 255. `low` and `high` (not less than `low`) are bytes: signed, or
     unsigned if `high` is more than 127.
     """
     limits = (low & 255) << 15 | (high & 255) << 23 | (high > 127) << 31
@@ -108,15 +109,15 @@ SEMANTICS = {
         Semantics("lt", 2, "(1 if {0} < {1} else 0)"),
         Semantics("le", 2, "(1 if {0} <= {1} else 0)"),
         Semantics("select", 3, "({1} if {0} else {2})"),
-        # Of warps alone: constants, 15 bits at a time.
+        # For warps only: constants, 15 bits at a time.
         Semantics("li", 1, "{0}"),
         Semantics("lih", 2, f"({{0}} << 15 | {{1}} & {(1 << 15) - 1})", wraps=True),
-        # Of expressions and the CGRA.
+        # For expressions and the CGRA.
         Semantics("gt", 2, "(1 if {0} > {1} else 0)"),
         Semantics("ge", 2, "(1 if {0} >= {1} else 0)"),
-        # Of a truth value.
+        # For truth values.
         Semantics("not", 1, "(1 - {0})"),
-        # Of the CGRA alone.
+        # For the CGRA only.
         Semantics("mov", 1, "{0}"),
         Semantics("abs", 1, "abs({0})", wraps=True),
         Semantics("clz", 1, f"({BITS} - ({{0}} & {MASK}).bit_length())"),
@@ -124,7 +125,7 @@ SEMANTICS = {
         # The 64-bit product shifted right: halves rounded up, or to the even neighbour.
         Semantics("mul_shift_round", 3, _HALF_UP, wraps=True),
         Semantics("mul_shift_round_even", 3, _HALF_EVEN, wraps=True),
-        # The same, made a byte.
+        # The same, reduced to a byte.
         Semantics("requantise", 3, _quantised(_HALF_UP)),
         Semantics("requantise_even", 3, _quantised(_HALF_EVEN)),
     )

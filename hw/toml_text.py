@@ -19,14 +19,14 @@ def presets(package: str, folder: str = "presets") -> dict[str, Traversable]:
 
 
 def check_keys(values: Iterable[str], known: Collection[str], place: str, what: str = "key") -> None:
-    """Raise `InputError`, which begins with `place`, for a key that is not known."""
+    """Raises `InputError`, which begins with `place`, for an unknown key."""
     for key in values:
         if key not in known:
             raise InputError(f"{place}: {unknown(what, key, known)}")
 
 
 def read(path: Path, needed: str) -> str:
-    """The text of a file; raises `InputError`, with what is `needed` where there is none."""
+    """The text of a file; raises `InputError`, with what is `needed`, if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -36,9 +36,9 @@ def read(path: Path, needed: str) -> str:
 
 
 def found(source: str, known: Mapping[str, Traversable], needed: str) -> tuple[str, str]:
-    """The text of a preset by name, or of a file by path, and what errors call it.
+    """The text of a preset by name, or of a file by path, and the name for errors.
 
-    Raises `InputError`, with what is `needed`, where it is neither.
+    Raises `InputError`, with what is `needed`, if it is neither.
     """
     if source in known:
         return known[source].read_text("utf-8"), f"preset {source}"
@@ -56,12 +56,12 @@ def found(source: str, known: Mapping[str, Traversable], needed: str) -> tuple[s
 
 
 def path_like(source: str) -> bool:
-    """Whether this names a file and no preset."""
+    """Whether this names a file and not a preset."""
     return "/" in source or source.endswith(".toml")
 
 
 def parsed(text: str, place: str) -> dict[str, Any]:
-    """The values of a TOML text; raises `InputError`, which begins with `place`, for what is no TOML."""
+    """Parses a TOML text; raises `InputError`, which begins with `place`, for invalid TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting

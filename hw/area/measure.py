@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 
 
 class SynthesisError(Exception):
-    """Synthesis started and failed for a machine."""
+    """Synthesis of a machine started and failed."""
 
 
 def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
-    """The resources of a machine, by metric; with `fmax_mhz` if the clock can be estimated.
+    """The resources of a machine by metric, with `fmax_mhz` if the clock can be estimated.
 
     Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
-    `SynthesisError` if the tools fail on the machine. Resources are measured by synthesis. The clock is
-    always an estimate, because placing and routing a machine takes many minutes (`heald fpga` does it).
+    `SynthesisError` if the tools fail on the machine. With `measured`, resources come from synthesis. The
+    clock is always an estimate, because placing and routing a machine takes many minutes (`heald fpga` does
+    it).
     """
-    # Both take time to import, and synthesis needs tools that estimates do not.
+    # Both are slow to import, and synthesis needs tools that estimates do not.
     from hw.area.model import RESOURCES, estimate, is_fitted
 
     guess = estimate(config, family) if is_fitted(family) or not measured else None

@@ -16,16 +16,16 @@ from hw.fabric import Unit
 from hw.html import table
 
 FAMILIES = ("ecp5", "xilinx")
-#: What is counted, in the order of reports.
+#: Metrics, in the order of reports.
 RESOURCES = ("luts", "ffs", "brams", "dsps")
 
 
 @dataclass(frozen=True)
 class Model:
-    """Coefficients by part, resource and feature; nanoseconds of the longest path by feature of the machine.
+    """Coefficients by part, resource and feature, and of the longest path in nanoseconds by machine feature.
 
-    `whole` holds factors, by resource, from the sum of the parts to the whole machine. `clock` is empty if no
-    clock was measured.
+    `whole` scales the sum of the parts to the whole machine, by resource. `clock` is empty if no clock was
+    measured.
     """
 
     coefficients: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -33,12 +33,12 @@ class Model:
     clock: Mapping[str, float]
 
     def part(self, kind: str, resource: str, features: Mapping[str, float]) -> float:
-        """The amount of a resource that a part takes."""
+        """The amount of a resource that a part uses."""
         weights = self.coefficients[kind][resource]
         return sum(weight * features[name] for name, weight in weights.items())
 
     def delay(self, features: Mapping[str, float]) -> float:
-        """Nanoseconds of the longest path of a machine with these `features`; 0 if no clock was measured."""
+        """The longest path in nanoseconds of a machine with these `features`; 0 if no clock was measured."""
         return sum(weight * features[name] for name, weight in self.clock.items())
 
 
@@ -49,7 +49,7 @@ def is_fitted(family: str) -> bool:
 
 @functools.cache
 def load(family: str) -> Model:
-    """The model of a family; raises `InputError` for a family that has none."""
+    """Loads the model of a family; raises `InputError` if there is none."""
     if not is_fitted(family):
         fitted = " or ".join(f for f in FAMILIES if is_fitted(f))
         raise InputError(f"family must be one that has an area model, {fitted}, not {family!r}")
@@ -57,15 +57,16 @@ def load(family: str) -> Model:
     return Model(values["coefficients"], values["whole"], values["clock"])
 
 
-#: The device that clocks are estimated for, that of `heald fpga`, in its only grade; and its LUTs.
+#: The device for which clocks are estimated, the default of `heald fpga`, with its only speed grade; its
+#: LUTs.
 DEVICE, LUTS = "um5g-85k", 83_640
 
 
 def features(config: MachineConfig, luts: float) -> dict[str, float]:
-    """The features from which the delay of the longest path is summed, each times its nanoseconds.
+    """The features of a machine that determine its longest path, each to be multiplied by its nanoseconds.
 
-    Paths of parts that are placed alone hardly depend on their sizes. What matters is how far signals travel
-    in a machine, and so how full the device is and what is connected to what. `luts` are those of the whole
+    The longest path of a part placed alone hardly depends on its size. What matters is how far signals travel
+    in a machine, so how full the device is and what is connected to what. `luts` are those of the whole
     machine; a machine larger than the device counts as a full one.
     """
     grid = config.cgra
@@ -85,7 +86,7 @@ class Estimate:
     """The estimated FPGA resources and clock of a machine.
 
     `luts` are 4-input LUTs on ECP5 (including carry and LUT RAM, as nextpnr counts them) and LUTs of any size
-    on Xilinx. `brams` are block RAMs of 18 Kbit. `fmax_mhz` is the clock in MHz, or None for a family without
+    on Xilinx. `brams` are 18-Kbit block RAMs. `fmax_mhz` is the clock in MHz, or None for a family without
     clock measurements. `luts_by_part` has the LUTs of each component.
     """
 
@@ -104,7 +105,7 @@ class Estimate:
 
 
 def estimate(config: MachineConfig, family: str = "ecp5") -> Estimate:
-    """Estimate a machine; raises `InputError` for a family without a model."""
+    """Estimates a machine; raises `InputError` for a family without a model."""
     model = load(family)
     totals = dict.fromkeys(RESOURCES, 0.0)
     by_part: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """The components of a machine, and the numbers that their size depends on.
 
-A part is a component of the RTL that occurs one or more times. Its features are numbers that follow from the
-configuration; the fitted model (`hw.area.model`) says what one unit of each takes of an FPGA.
+A part is an RTL component that occurs one or more times. Its features are numbers derived from the
+configuration; the fitted model (`hw.area.model`) says how much of an FPGA one unit of each feature uses.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hw.rtl.memory.load_steps import STEPS, forms_patches, loader_target, step_l
 if TYPE_CHECKING:
     from amaranth.lib.wiring import Component
 
-#: Words of a memory that one LUT RAM holds.
+#: Number of words that one LUT RAM holds.
 LUT_RAM = 16
-#: LUT RAMs of 16 words of 4 bits that Yosys takes rather than a block RAM, but no more.
+#: Number of LUT RAMs (16 words of 4 bits) up to which Yosys prefers them to one block RAM.
 WORTH = 32
 #: Copies of the registers of all warps: four operands and the predicate are read at once.
 READERS = 5
@@ -31,7 +31,7 @@ READERS = 5
 
 @dataclass(frozen=True)
 class Part:
-    """A component of a machine: its kind, the source of its shape, how often it occurs.
+    """A component of a machine: its kind, how often it occurs, and the features that determine its size.
 
     `index` selects among components of a kind with different shapes (the number of a PE). `key` is equal for
     components that have the same size in the model.
@@ -73,7 +73,7 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
         "warps": c.warps,
-        # Of every turn of a round: a place in rings of registers, in them a place in the program.
+        # For each turn of a round: an entry in rings of registers, with a program counter.
         "period": c.derived.period,
         "period_pcs": c.derived.period * log2(c.imem_words),
         "block_rams": READERS * memory_blocks(words, 32),
@@ -84,7 +84,8 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 def _issue(c: MachineConfig) -> dict[str, float]:
     used = _parameters(c)
     queued = [_queued_bits(c, engine, used) for engine in _engines(c)]
-    # The oldest operation of each engine is in a register; one more is in another, several are in LUT RAM.
+    # The oldest operation of each engine is in a register. One more is in another register, several are in
+    # LUT RAM.
     several = c.queue_depth > 2
     return {
         "one": 1,
@@ -101,12 +102,12 @@ def _engines(c: MachineConfig) -> list[str]:
 
 
 def _parameters(c: MachineConfig) -> set[str]:
-    """The parameters that an instruction of a machine has."""
+    """The parameters that the instructions of a machine use."""
     return {name for i in isa.INSTRUCTIONS.values() if not c.lacks(i.name) for name in i.parameters}
 
 
 def _queued_bits(c: MachineConfig, engine: str, used: set[str]) -> int:
-    """Bits of an operation in the queue of an engine: operands, parameters, variant, warp, pc."""
+    """Width of an entry in an engine's queue: operands, parameters, variant, warp, pc."""
     rows = isa.of_engine(engine)
     bits = {operand.name: operand.bits for operand in rows[0].operands}
     bits |= {n: isa.PARAMETERS[n].bits for row in rows for n in row.parameters if n in used}
@@ -128,7 +129,7 @@ def _host(c: MachineConfig) -> dict[str, float]:
         "windows": c.windows,
         "warps": c.warps,
         "counters": counters,
-        # Of each the low bits, which count to the end of a round.
+        # The short counters, whose range is the length of a round.
         "counter_bits": counters * (counters + 5).bit_length(),
     }
 
@@ -140,7 +141,7 @@ def _gemm(c: MachineConfig) -> dict[str, float]:
         "one": 1,
         "macs": macs,
         "sum_bits": macs * min(32, 17 + log2(min(a.columns, b.columns))),
-        # Operands of A that wait for their row.
+        # Operands of A that are delayed for their row.
         "waiting": c.rows * (c.rows - 1) / 2,
         "lanes": c.rows + c.cols,
         "turned": _turned_lanes(a) + _turned_lanes(b),
@@ -152,7 +153,7 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
         width = c.port_bytes(port)
         shape = loader_target(c, port)
         patches = forms_patches(c, port)
-        # Blocks that a beat can touch, less one; with a single lane all are of one group of columns.
+        # Blocks that a beat can touch, minus one; with a single lane all are in one group of columns.
         blocks = max(1, width // shape.lanes) if shape.lanes > 1 else 1
         row = log2(shape.columns) - log2(shape.banks)
         return {
@@ -160,18 +161,19 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
             "windows": c.windows,
             "width": width,
             "banks": shape.banks,
-            # Two-to-one muxes of bits: of each byte, whether it is written and which block is its own.
+            # Bits of two-to-one muxes: for each byte, its data, whether it is written, and which block it
+            # belongs to.
             "turned_bits": (9 + blocks.bit_length()) * _turned(shape.banks, width),
-            # Each bank takes the address of one of the blocks, and its lane.
+            # For each bank, a mux over the addresses of the blocks, and the lane.
             "chosen_bits": shape.banks * blocks * row,
             "lane_bits": shape.banks * log2(shape.lanes),
             "block_bits": blocks * log2(shape.columns),
-            # Blocks that lie a multiple of the pitch away which takes a multiplier.
+            # Blocks whose offset is not the pitch times a power of two, so that it takes a multiplier.
             "multiples": sum(i & (i - 1) > 0 for i in range(blocks + 1)),
             "block_rams": memory_blocks(STEPS, step_layout(c, port).size),
             "patches": patches,
             "patch_width": patches * width,
-            # Bytes among which every stride-th is chosen: of each stride, as many as there are.
+            # Inputs of the muxes that select every stride-th byte, for all strides.
             "patch_choices": patches * sum((width - 1) // i for i in range(1, width)),
         }
 
@@ -186,7 +188,7 @@ def _storer(c: MachineConfig) -> dict[str, float]:
         "windows": c.windows,
         "width": c.store_bytes,
         "turned": _turned(c.store_bytes),
-        # Bytes among which those of a beat are chosen.
+        # Inputs of the mux that selects the bytes of a beat.
         "sources": sources,
         "chunks": sources // c.store_bytes,
     }
@@ -196,7 +198,7 @@ def _accumulator(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
         "columns": c.cols,
-        # Columns among which the two readers of rows choose.
+        # Inputs of the muxes between banks, for the two readers of rows.
         "chosen_columns": c.cols * (c.acc_banks - 1),
         "addresses": c.acc_banks * log2(c.derived.acc_bank_words),
         "block_rams": c.acc_banks * memory_blocks(c.derived.acc_bank_words, 32 * c.cols),
@@ -242,10 +244,10 @@ def _grid_ports(c: MachineConfig, grid: Fabric) -> dict[str, float]:
         "ports": ports,
         "pairs": pairs,
         "pipelined_pairs": pairs * grid.pipelined,
-        # Words among which those that arrive are chosen.
+        # Inputs of the muxes that select the words for each port.
         "row_words": ports * c.acc_banks * c.cols,
         "words": ports * (banks["scratch"] + banks["out"]),
-        # Accesses among which those of a bank are chosen.
+        # Inputs of the muxes that select an access for each bank.
         "addresses": ports * sum(banks.values()),
         "stores": ports * banks["out"],
     }
@@ -256,7 +258,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
     executed = [o for o in OPERATIONS.values() if kind.units and o.unit in kind.units and kind.executes(o)]
     operands = "abc"[: max((o.operands for o in executed if not o.opaque), default=0)]
     slow = any(o.unit is not Unit.ALU for o in executed)
-    # Sources that a PE has in any case, but nothing gives a value.
+    # Sources that every PE has, or that no unit drives.
     silent = {"zero", "const", "always", "keep", "none"}
     silent |= set() if executed else {"result"}
     silent |= set() if Unit.ALU in kind.units else {made(1 << late)}
@@ -271,22 +273,23 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "quantiser": Unit.QUANTISER in kind.units,
     }
     operand_sources = sum(sources[name] for name in operands)
-    # Without a register behind the operands a shift and what follows make the longest path: LUTs shorten it.
+    # Without a register behind the operands, a shift and the logic after it form the longest path; synthesis
+    # spends LUTs to shorten it.
     hurried = units["shifter"] and not late
-    # Of an entry that only leads from links to links, one word is left: no operands, no constants.
+    # A PE that only passes links on keeps one word of its entry: no operands, no constants.
     words = shape.words if kind.units or kind.registers else 1
     shared: dict[str, float] = {
         "one": 1,
         "block_rams": words * _blocks(grid.contexts, 32)[0] + kind.lanes * _blocks(kind.table_words, 32)[0],
-        # Each data operand has two registers with numbers, for a constant and for the first iterations.
+        # Each data operand has two registers, for a constant and for `init`.
         "operands": len(operands),
-        # What a pipelined fabric has besides: registers behind the context memory.
+        # The registers behind the context memory of a pipelined fabric.
         "pipelined_words": late * words,
         # A memory port makes one address, whatever its lanes.
         "memory": Unit.MEMORY in kind.units,
         "hurried_memory": hurried and units["memory"],
         "pipelined_memory": late and units["memory"],
-        # All lanes together: a tree for sums and maxima, and the stages of a rotation.
+        # The unit across lanes: a tree for sums and maxima, and the stages of a rotation.
         "across": (Unit.LANES in kind.units) * kind.lanes * log2(kind.lanes),
     }
     lane = {
@@ -301,14 +304,14 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "hurried": hurried,
         "hurried_sources": hurried * operand_sources,
         "hurried_multiplier": hurried and units["multiplier"],
-        # Registers of a pipelined fabric in each unit.
+        # The registers in each unit of a pipelined fabric.
         **{f"pipelined_{name}": late and there for name, there in units.items() if name != "memory"},
     }
     return {name: kind.lanes * number for name, number in lane.items()} | shared
 
 
 def _turned(units: int, filled: int | None = None) -> int:
-    """Two-to-one muxes of a left rotator by all amounts, of which this many units are not 0."""
+    """Two-to-one muxes of a left rotator over `units` units, of which only `filled` can be non-zero."""
     reached, muxes = filled or units, 0
     for stage in range(log2(units)):
         reached = min(units, reached + (1 << stage))
@@ -317,7 +320,7 @@ def _turned(units: int, filled: int | None = None) -> int:
 
 
 def _turned_lanes(shape: BufferShape) -> int:
-    """Two-to-one muxes of bytes that rotate the lanes of a column to the front."""
+    """Two-to-one muxes, in bytes, that rotate the lanes of a column to the front."""
     needed, muxes = shape.lanes, 0
     for stage in range(log2(shape.banks)):
         muxes += needed
@@ -326,12 +329,12 @@ def _turned_lanes(shape: BufferShape) -> int:
 
 
 def _lut_rams(words: int) -> int:
-    """LUT RAMs in depth."""
+    """Number of LUT RAMs in depth."""
     return -(-words // LUT_RAM)
 
 
 def memory_blocks(depth: int, width: int) -> int:
-    """Block RAMs of 18 Kbit that a memory takes; 0 if it is LUT RAM."""
+    """Number of 18-Kbit block RAMs that a memory uses; 0 if it becomes LUT RAM."""
     if not depth:
         return 0
     blocks, _ = _blocks(depth, width)
@@ -339,14 +342,14 @@ def memory_blocks(depth: int, width: int) -> int:
 
 
 def _blocks(depth: int, width: int) -> tuple[int, int]:
-    """Block RAMs of a memory that is always block RAM, and how many are cascaded in depth."""
-    # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
+    """Number of block RAMs of a memory that is always block RAM, and how many are cascaded in depth."""
+    # From 512 words of 36 bits to 16,384 words of 1 bit; every eight bits have a ninth if the width allows.
     shapes = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
     return min((-(-depth // d) * -(-width // w), -(-depth // d)) for d, w in shapes)
 
 
 def lut_blocks(depth: int, width: int) -> float:
-    """LUT RAMs of 16 words of 4 bits that a memory takes; 0 if it is block RAM."""
+    """Number of LUT RAMs (16 words of 4 bits) that a memory uses; 0 if it becomes block RAM."""
     if not depth or memory_blocks(depth, width):
         return 0
     return _lut_rams(depth) * -(-width // 4)
@@ -375,7 +378,7 @@ TOP = "part"
 
 
 def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
-    """The component of a machine that a part represents."""
+    """The RTL component that a part represents."""
     # Amaranth takes half a second to import.
     from hw.rtl.cgra.control import Control
     from hw.rtl.cgra.pe import ProcessingElement
@@ -422,7 +425,7 @@ def _port_lanes(fabric: Fabric) -> list[int]:
 
 
 def verilog(config: MachineConfig, kind: str, index: int = 0) -> str:
-    """Verilog of a single part, top module `part`, for the synthesis that the model is fitted to."""
+    """Verilog of a single part, top module `part`, from which the model is fitted by synthesis."""
     from hw.emit import converted
 
     return converted(component(config, kind, index), TOP)

@@ -1,4 +1,4 @@
-"""Encodes configurations of a CGRA as 32-bit words, and decodes them (docs/cgra.md, "Bitstream")."""
+"""Encodes CGRA configurations as 32-bit words, and parses them (docs/cgra.md, "Bitstream")."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from hw.fabric.layout import ARRAYS, PATCHES, Layout, layout
 
 MAGIC = 0x4843
 VERSION = 2
-#: Words before the arrays.
+#: Number of words before the arrays.
 HEADER_WORDS = 6
-#: The word of the header with II and the numbers of arrays and patches.
+#: Index of the header word with the II and the numbers of arrays and patches.
 SIZES = 3
-#: Scalars of a launch: `live0`, `live1`, `cgra_0` to `cgra_11`.
+#: Number of scalars of a launch: `live0`, `live1`, `cgra_0` to `cgra_11`.
 SCALARS = 14
-#: What a patch replaces, by number.
+#: Targets of a patch, by number.
 PATCHED = ("const", "init", "base", "length")
-#: Spaces of arrays by number, and their numbers.
+#: Names of the spaces of arrays, and their numbers.
 SPACES = ("accumulator", "scratchpad", "output buffer")
 ACC, SCRATCH, OUT = range(len(SPACES))
-#: Elements of arrays by number, and their bytes.
+#: Element types of arrays by number, and their sizes in bytes.
 ELEMENTS = ("int32", "int8", "uint8")
 ELEMENT_BYTES = (4, 1, 1)
-#: Most words in all: what a header can count and the largest scratchpad holds.
+#: Maximum number of words in a bitstream: a header can count them and the largest scratchpad holds them.
 WORDS = 1 << 18
 _WORD = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """An array: numbers of its space and element, bytes from the start of the space, length in elements."""
+    """An array: numbers of its space and element type, base in bytes within the space, length in elements."""
 
     space: int
     element: int
@@ -66,7 +66,7 @@ class Entry:
         return self.fields.get(name, 0)
 
 
-#: An entry that does nothing.
+#: An entry without an operation.
 NOTHING = Entry({})
 
 
@@ -88,7 +88,7 @@ class Configuration:
 
 
 def entry_words(fabric: Fabric) -> int:
-    """Words of the entries of all PEs for one context."""
+    """Number of words in the entries of all PEs for one context."""
     return sum(layout(fabric, pe).words for pe in range(fabric.size))
 
 
@@ -98,12 +98,12 @@ def check_word(words: Sequence[int]) -> int:
 
 
 def to_bytes(words: Sequence[int]) -> bytes:
-    """Words as stored in memory."""
+    """The words as bytes in memory, each little-endian."""
     return b"".join(word.to_bytes(4, "little") for word in words)
 
 
 def encode(configuration: Configuration) -> list[int]:
-    """The words that configure a fabric.
+    """Encodes a configuration as the words of a bitstream.
 
     Raises `InputError` if the format cannot hold a value: with the place, what was found, and what is needed.
     """
@@ -177,13 +177,13 @@ def _check_patch(place: str, c: Configuration, patch: Patch) -> None:
         _range(place, "PE", patch.pe, 0, c.fabric.size - 1)
         _range(place, "context", patch.at, 0, c.ii - 1)
     else:
-        # The hardware does not look at the PE.
+        # The hardware ignores the PE.
         _range(place, "PE", patch.pe, 0, (1 << 12) - 1)
         _range(place, "array", patch.at, 0, len(c.arrays) - 1)
 
 
 class _WordReader:
-    """Reads words one after the other, with the position of each."""
+    """Reads words in order and remembers the position of the last one."""
 
     def __init__(self, words: Sequence[int]):
         self.words = words
@@ -204,7 +204,7 @@ class _WordReader:
 
 
 def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
-    """The configuration that words encode; fields that are 0, and entries with only such fields, are absent.
+    """Parses words into a configuration; fields that are 0 and entries with only such fields are absent.
 
     Raises `InputError` for anything that the hardware rejects: with the place, what was found, and what is
     needed.
@@ -242,7 +242,7 @@ def split_sizes(word: int) -> tuple[int, int, int]:
 
 
 def _header(reader: _WordReader, fabric: Fabric) -> tuple[int, int, int, int, int]:
-    """II, depth, numbers of arrays and patches, words of tables."""
+    """Parses the header: II, depth, number of arrays, number of patches, words of the table section."""
     mark = reader.word("the header")
     if mark != MAGIC << 16 | VERSION << 8:
         raise reader.fail("the mark", f"{MAGIC << 16 | VERSION << 8:#010x}", f"{mark:#010x}")
@@ -273,7 +273,7 @@ def _header(reader: _WordReader, fabric: Fabric) -> tuple[int, int, int, int, in
 
 
 def _tables(reader: _WordReader, fabric: Fabric, size: int) -> dict[int, tuple[int, ...]]:
-    """The contents of the table memories."""
+    """Parses the contents of the table memories."""
     end = reader.at + size
     found: dict[int, tuple[int, ...]] = {}
     last = -1

@@ -1,7 +1,7 @@
 """Recovers the data-flow graph of a configuration from its mux selects alone.
 
-Every operand of every operation is followed backwards from register to register until the operation that
-made the value. Nothing else than the configuration is known here.
+Each operand of each operation is traced backwards, register by register, to the operation that computed the
+value. The decoder uses nothing but the configuration.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ RegisterKind = Literal["link", "result", "register"]
 
 @dataclass(frozen=True)
 class DecodedOperand:
-    """What an operand mux gives.
+    """What an operand mux delivers: a number, or the value of an operation.
 
-    `value`: a number where the mux selects one. `source`: number of the operation that made the value,
-    `distance` iterations before. Neither is there where no operation ever writes what is read; `why` says so.
-    `lanes` is how many lanes of the value of an operation arrive: no more than any PE on its way has.
+    `value` is the number, if the mux selects one. `source` is the number of the operation that computed the
+    value, `distance` iterations earlier. If no operation ever writes the register, both are None and `why`
+    says so. `lanes` is the number of lanes that arrive: at most that of every PE on the way.
     """
 
     value: int | None = None
@@ -35,7 +35,7 @@ class DecodedOperand:
 
 @dataclass(frozen=True)
 class Executed:
-    """An operation that a PE executes, its step from the start of its iteration, and its configuration."""
+    """An operation that a PE executes, its step within its iteration, and its configuration."""
 
     pe: int
     step: int
@@ -45,15 +45,15 @@ class Executed:
 
     @property
     def initial(self) -> int:
-        """The operands (A, B, C, P: bits 0 to 3) that are `init` first; none where `first` is 0."""
+        """The operands (A, B, C, P: bits 0 to 3) that start as `init`; none if `first` is 0."""
         return self.entry["initial"] if self.entry["first"] else 0
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The operations in ascending order of PE and context, and invalid ones.
+    """The operations of a configuration in ascending order of PE and context, and the invalid ones.
 
-    `idle` names operations, by PE and context, that the PE does not have.
+    `idle` explains, by PE and context, why an entry has no operation that its PE can execute.
     """
 
     configuration: Configuration
@@ -62,7 +62,7 @@ class Decoded:
 
 
 def decode(configuration: Configuration) -> Decoded:
-    """The operations of a configuration, and where their operands come from."""
+    """Decodes the operations of a configuration and the sources of their operands."""
     fabric = configuration.fabric
     found: dict[tuple[int, int], PEOperation] = {}
     idle: dict[tuple[int, int], str] = {}
@@ -98,7 +98,7 @@ class _At:
 
 
 class _Follow:
-    """Follows values backwards. Steps are counted from the start of the iteration that reads them."""
+    """Traces values backwards. Steps count from the start of the iteration that reads the value."""
 
     def __init__(self, configuration: Configuration, operations: Mapping[tuple[int, int], PEOperation]):
         self.configuration = configuration
@@ -106,7 +106,7 @@ class _Follow:
         self.number = {place: i for i, place in enumerate(operations)}
 
     def operand(self, pe: int, step: int, name: str) -> DecodedOperand:
-        """The value of a mux of a PE in a step."""
+        """The value of a PE's mux in a step."""
         kinds = self.configuration.fabric.kinds
         found, lanes = self._chosen(pe, step, name), kinds[pe].lanes
         seen: set[tuple[RegisterKind, int, int, int]] = set()
@@ -130,7 +130,7 @@ class _Follow:
         return f"{which} of PE ({row},{col})"
 
     def _before(self, at: _At) -> _At | DecodedOperand:
-        """Where a register's value in a step was one step before, or which operation computed it."""
+        """Where a register's value in a step was one step earlier, or which operation computed it."""
         fabric = self.configuration.fabric
         step = at.step - 1
         entry = self.configuration.entry(at.pe, step % self.configuration.ii)
@@ -149,7 +149,7 @@ class _Follow:
         return number if number < self.configuration.fabric.kinds[pe].registers else 0
 
     def _chosen(self, pe: int, step: int, name: str) -> _At | DecodedOperand | None:
-        """The source that a mux selects in a step; None if a register keeps its value."""
+        """The source that a mux selects in a step; None if its register keeps its value."""
         fabric = self.configuration.fabric
         entry = self.configuration.entry(pe, step % self.configuration.ii)
         sources = layout(fabric, pe).sources[name]

@@ -11,11 +11,11 @@ from hw.fabric.fabric import Fabric
 from hw.fabric.layout import layout
 from hw.fabric.operations import Unit
 
-#: Pixels: width of a box, gap between boxes, a line of text, margin, a character.
+#: Pixels: width of a box, gap between boxes, line of text, margin, character.
 _WIDTH, _GAP, _LINE, _MARGIN, _CHARACTER = 104, 64, 14, 48, 6.3
-#: Pixels between the links of both directions, and from a title to the grid.
+#: Pixels between the two directions of a link, and from a title to the boxes.
 _APART, _TITLE = 9, 40
-#: Colours of boxes with memory ports, with tables, of the others.
+#: Fill colours of PEs with a memory port, with a table, and of all others.
 _FILLS = ((Unit.MEMORY, "#dfeaf7"), (Unit.TABLE, "#f3ead9"), (None, "#f4f6f8"))
 _STYLE = (
     "text{font:11px sans-serif;text-anchor:middle}.title{font-size:14px;font-weight:bold}"
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of the CGRA: by PE the lines in its box, the first in bold; by number the links in use."""
+    """One picture of the CGRA: the lines in the box of each PE, the first in bold; the links in use."""
 
     title: str
     boxes: Mapping[int, Sequence[Text]]
@@ -43,7 +43,7 @@ class Panel:
 
 
 def to_svg(fabric: Fabric) -> str:
-    """The PEs with their kinds and the links between them."""
+    """Draws the PEs with their kinds, and the links between them."""
     boxes = {}
     for pe, kind in enumerate(fabric.kinds):
         size = f"{kind.registers} registers, {layout(fabric, pe).words} words"
@@ -56,7 +56,7 @@ def to_svg(fabric: Fabric) -> str:
 
 
 def document(fabric: Fabric, panels: Sequence[Panel], per_row: int) -> str:
-    """Panels arranged in rows as one SVG."""
+    """Arranges panels in rows as one SVG."""
     lines = max((len(box) for panel in panels for box in panel.boxes.values()), default=1)
     height = 24 + _LINE * max(2, lines)
     width = fabric.cols * (_WIDTH + _GAP) + _MARGIN
@@ -92,14 +92,14 @@ Point = tuple[float, float]
 
 
 class _Drawing:
-    """The grid with boxes of one height."""
+    """The geometry of a fabric whose boxes all have the same height."""
 
     def __init__(self, fabric: Fabric, height: int, colours: Sequence[str]):
         self.fabric, self.height = fabric, height
         self.colours = {colour: i for i, colour in enumerate(colours, start=1)}
 
     def panel(self, panel: Panel) -> list[str]:
-        """Links that are idle, those in use above them, boxes, texts of links."""
+        """Draws idle links, the links in use above them, the boxes, and the labels of links."""
         fabric = self.fabric
         found = [f'<text x="0" y="10" class="title" text-anchor="start" style="text-anchor:start">'
                  f"{escape(panel.title)}</text>"]  # fmt: skip
@@ -138,12 +138,12 @@ class _Drawing:
         return col * (_WIDTH + _GAP), _TITLE + row * (self.height + _GAP)
 
     def link(self, number: int) -> tuple[str, Point]:
-        """The line of a link, and where its text goes."""
+        """The line of a link, and the position of its label."""
         link = self.fabric.links[number]
         (r0, c0), (r1, c1) = self.fabric.at(link.source), self.fabric.at(link.target)
         (x0, y0), (x1, y1) = self.corner(link.source), self.corner(link.target)
         w, h, down, right = _WIDTH, self.height, _sign(r1 - r0), _sign(c1 - c0)
-        # From side to side; both directions keep apart.
+        # Side to side; the two directions of a link run apart.
         start = x0 + w / 2 * (1 + right), y0 + h / 2 * (1 + down)
         end = x1 + w / 2 * (1 - right), y1 + h / 2 * (1 - down)
         if max(abs(r1 - r0), abs(c1 - c0)) == 1:
@@ -151,12 +151,12 @@ class _Drawing:
             apart = _APART if straight else _APART / 2
             aside = apart * down, -apart * right
             start, end = _moved(start, *aside), _moved(end, *aside)
-            # Texts of diagonals that cross keep apart.
+            # Labels of crossing diagonals stay apart.
             part = 0.5 if straight else 0.3
             place = start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1])
             return f"M{start[0]:g} {start[1]:g}L{end[0]:g} {end[1]:g}", place
         if down == 0:
-            # A long link in a row: above the boxes to the right, below them to the left.
+            # A long link within a row: above the boxes to the right, below them to the left.
             side, level = (-1, 0) if right > 0 else (1, h)
             start = x0 + w / 2 + 20 * right, y0 + level
             end = x1 + w / 2 - 20 * right, y1 + level
@@ -185,7 +185,7 @@ def _bent(start: Point, end: Point, by: Point) -> tuple[str, Point]:
 
 
 def _text(x: float, y: float, text: Text, style: str, most: int) -> str:
-    """A text cut to this many characters; its tooltip is the whole text."""
+    """A text cut to this many characters; its tooltip shows the whole text."""
     shown = text.text if len(text.text) <= most else text.text[: most - 1] + "…"
     title = text.title or (text.text if shown != text.text else "")
     inner = escape(shown) + (f"<title>{escape(title)}</title>" if title else "")

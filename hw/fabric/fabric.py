@@ -12,20 +12,21 @@ from typing import Any
 from hw.errors import InputError
 from hw.fabric.operations import OPERATIONS, PEOperation, Unit
 
-#: Largest edge of a grid.
+#: Maximum number of rows and of columns.
 MOST = 64
-#: Most lanes of a PE.
+#: Maximum number of lanes of a PE.
 MOST_LANES = 16
-#: What a kind lacks that has no mux for predicates.
+#: Entry of `PEKind.without` for a kind that has no predicate mux.
 PREDICATE = "predicate"
 
 
 @dataclass(frozen=True)
 class PEKind:
-    """A kind of processing element: its units, register file entries, and table memory words.
+    """A kind of processing element: its units, number of registers, and size of its table memory.
 
-    `without` names operations that its ALU or multiplier lacks; `predicate` means that it executes no
-    predicated operation. All its values have `lanes` lanes of 32 bits.
+    `without` names operations that its ALU or multiplier lacks; `predicate` among them means that it executes
+    no predicated operation. All its values have `lanes` lanes of 32 bits. Raises `InputError` for values that
+    do not fit together.
     """
 
     name: str
@@ -49,9 +50,9 @@ class PEKind:
         if not 1 <= self.lanes <= MOST_LANES or self.lanes & (self.lanes - 1):
             raise InputError(f"{place}: lanes must be 1, 2, 4, 8 or {MOST_LANES}, not {self.lanes}")
         if Unit.LANES in self.units and self.lanes == 1:
-            raise InputError(f"{place}: a unit for all lanes together needs more than one lane")
+            raise InputError(f"{place}: the unit 'lanes' needs more than one lane")
         if Unit.QUANTISER in self.units and Unit.MULTIPLIER not in self.units:
-            raise InputError(f"{place}: a quantiser needs the multiplier, whose products it makes bytes")
+            raise InputError(f"{place}: a quantiser needs a multiplier, whose products it reduces to bytes")
         known = {o.name for o in OPERATIONS.values() if o.unit in self.units & {Unit.ALU, Unit.MULTIPLIER}}
         known |= {PREDICATE}
         if not self.without <= known:
@@ -72,7 +73,7 @@ class PEKind:
         return PREDICATE not in self.without
 
     def as_dict(self) -> dict[str, Any]:
-        """What `Fabric.hash` depends on."""
+        """The values that `Fabric.hash` depends on."""
         values = {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
         values |= {"without": sorted(self.without)} if self.without else {}
         return values | ({"lanes": self.lanes} if self.lanes > 1 else {})
@@ -90,10 +91,10 @@ class Link:
 class Fabric:
     """The processing elements and links of a CGRA. Raises `InputError` if it cannot be built.
 
-    `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the largest initiation interval,
-    and `stages` the number of iterations that may overlap (a power of two). In a `pipelined` fabric, every
-    operation takes twice as many steps, which allows a faster clock. All PEs with several lanes have the same
-    number of lanes.
+    `kinds` holds one kind per PE, row by row; `links` are in ascending order. `contexts` is the largest
+    initiation interval, and `stages` the number of iterations that may overlap (a power of two). In a
+    `pipelined` fabric every operation takes twice as many steps, for a faster clock. All PEs with several
+    lanes have the same number of lanes.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Fabric:
             found = ", ".join(map(str, sorted(several)))
             raise InputError(f"{place}: PEs must have one lane, or all the same number, not {found}")
         if list(self.links) != sorted(set(self.links)):
-            raise InputError(f"{place}: links must ascend, each once")
+            raise InputError(f"{place}: links must be in ascending order, each once")
         for link in self.links:
             if not (0 <= link.source < self.size and 0 <= link.target < self.size):
                 raise InputError(
@@ -140,7 +141,7 @@ class Fabric:
         return max(kind.lanes for kind in self.kinds)
 
     def link_lanes(self, link: int) -> int:
-        """The lanes of a link: those that both of its PEs have."""
+        """Number of lanes of a link: that of the narrower of its two PEs."""
         ends = self.links[link]
         return min(self.kinds[ends.source].lanes, self.kinds[ends.target].lanes)
 
@@ -150,24 +151,24 @@ class Fabric:
 
     @cached_property
     def outgoing(self) -> tuple[tuple[int, ...], ...]:
-        """By PE: numbers of the links that leave it, in ascending order of their target."""
+        """For each PE, the numbers of its outgoing links, in ascending order of their target."""
         return tuple(tuple(i for i, k in enumerate(self.links) if k.source == pe) for pe in range(self.size))
 
     @cached_property
     def incoming(self) -> tuple[tuple[int, ...], ...]:
-        """By PE: numbers of the links that reach it, in ascending order of their source."""
+        """For each PE, the numbers of its incoming links, in ascending order of their source."""
         return tuple(tuple(i for i, k in enumerate(self.links) if k.target == pe) for pe in range(self.size))
 
     def latency(self, operation: PEOperation) -> int:
-        """Steps until the value of an operation can be used."""
+        """Number of steps until the value of an operation can be used."""
         return operation.latency << self.pipelined
 
     def having(self, unit: Unit) -> tuple[int, ...]:
-        """The PEs with a unit."""
+        """The PEs that have a unit."""
         return tuple(pe for pe, kind in enumerate(self.kinds) if unit in kind.units)
 
     def as_dict(self) -> Mapping[str, Any]:
-        """Everything that the hardware depends on; the names of the fabric and of its kinds do not count."""
+        """Everything that the hardware depends on; the names of the fabric and of its kinds are left out."""
         values = {
             "rows": self.rows,
             "cols": self.cols,
@@ -180,6 +181,6 @@ class Fabric:
 
     @cached_property
     def hash(self) -> int:
-        """32 bits that identify the hardware."""
+        """A 32-bit hash that identifies the hardware."""
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

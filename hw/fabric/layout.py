@@ -1,7 +1,7 @@
 """The configuration layout of a processing element: the sources of its muxes and the fields of its entries.
 
-RTL, bitstream, decoder and mapper read these tables; docs/cgra.md, "Sources of the muxes" and
-"Configuration of a PE", states them.
+RTL, bitstream, decoder and mapper read these tables. They are specified in docs/cgra.md, "Sources of the
+muxes" and "Configuration of a PE".
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import lru_cache
 from hw.fabric.fabric import Fabric, PEKind
 from hw.fabric.operations import OPERATION_BITS, Unit
 
-#: Fields of the data operands in order, and of the predicate.
+#: Fields of the data operands, in order, and of the predicate.
 OPERAND_FIELDS = ("a", "b", "c", "p")
-#: Arrays of a configuration, at most.
+#: Maximum number of arrays of a configuration.
 ARRAYS = 16
-#: Patches of a configuration, at most.
+#: Maximum number of patches of a configuration.
 PATCHES = 64
-#: Greatest number of first iterations with `init` as operand.
+#: Maximum number of first iterations in which an operand is `init`.
 FIRST = 7
 
 
@@ -33,10 +33,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields of a PE's entries, and what its muxes choose from.
+    """The fields of a PE's entries, and the sources of its muxes.
 
     `sources` maps the fields `a`, `b`, `c`, `p`, `result`, `write` and `out0`, `out1`, ... to the names of
-    their sources in order. `words` counts the words of one entry, `const` and `init` included.
+    their sources, in order. `words` is the number of words of one entry, including `const` and `init`.
     """
 
     fields: tuple[Field, ...]
@@ -44,28 +44,28 @@ class Layout:
 
     @property
     def bits(self) -> int:
-        """Bits of all fields."""
+        """Width of all fields together."""
         return sum(field.width for field in self.fields)
 
     @property
     def field_words(self) -> int:
-        """Words that the fields take."""
+        """Number of words that hold the fields."""
         return -(-self.bits // 32)
 
     @property
     def words(self) -> int:
-        """Words of one entry: the fields, `const`, `init`."""
+        """Number of words in one entry: the fields, `const`, `init`."""
         return self.field_words + 2
 
 
 def layout(fabric: Fabric, pe: int) -> Layout:
-    """The entries of a PE of a fabric."""
+    """The layout of a PE's entries."""
     ins, outs = len(fabric.incoming[pe]), len(fabric.outgoing[pe])
     return _layout(fabric.kinds[pe], ins, outs, fabric.stages, fabric.pipelined)
 
 
 def made(latency: int) -> str:
-    """The source that holds the value of an operation of this latency when it is available."""
+    """The mux source that carries the value of an operation of this latency."""
     return "y" if latency == 1 else f"y{latency}"
 
 
@@ -105,5 +105,5 @@ def _layout(kind: PEKind, ins: int, outs: int, stages: int, pipelined: bool) -> 
 
 
 def _bits(count: int) -> int:
-    """Bits of a number below `count`."""
+    """Number of bits that hold the numbers below `count`."""
     return (count - 1).bit_length()

@@ -1,7 +1,7 @@
 """The operations of a processing element (PE): number, operands, unit, latency, meaning.
 
-Data-flow graphs, mapper, configurations, decoder, RTL and models all take them from here. What they compute
-is in `hw.semantics`.
+Data-flow graphs, mapper, configurations, decoder, RTL and models all use this table. `hw.semantics` defines
+what the operations compute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PEOperation:
 
     @property
     def meaning(self) -> Callable[..., int] | None:
-        """What it computes on signed numbers of 32 bits; None where that takes more than its operands."""
+        """The function on signed 32-bit numbers; None if the result depends on more than the operands."""
         return SEMANTICS[self.name].value if self.name in SEMANTICS else None
 
     @property
@@ -46,35 +46,35 @@ class PEOperation:
 
     @property
     def truth(self) -> bool:
-        """Whether it gives 0 or 1."""
+        """Whether the result is 0 or 1."""
         return self.name in ("lt", "le", "gt", "ge", "eq", "ne")
 
     @property
     def of_lanes(self) -> bool:
-        """Whether it has a meaning only where there are several lanes."""
+        """Whether it only makes sense on PEs with several lanes."""
         return self.name in _OF_LANES
 
     @property
     def opaque(self) -> bool:
-        """Whether nothing but a name is known of it."""
+        """Whether only its name is known."""
         return self.name.startswith("opaque")
 
 
 _ALU = (
     *("add", "sub", "and", "or", "xor", "shl", "shr", "shr_logical", "lt", "le", "gt", "ge", "eq", "ne"),
     *("min", "max", "select", "abs", "clz"),
-    # A copy: what a loop-carried value needs that no operation of its own makes.
+    # A copy, for loop-carried values that no operation of the loop computes.
     "mov",
 )
 _PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
-#: Operations of all lanes together, and how many operands they have.
+#: Operations across all lanes, and their numbers of operands.
 _ACROSS = {"sum_lanes": 1, "max_lanes": 1, "shift_lanes": 3, "even_lanes": 2, "odd_lanes": 2}
-#: Accesses of an element for every lane.
+#: Accesses of one element per lane.
 WIDE = ("load_lanes", "store_lanes")
 _OF_LANES = ("lane", *_ACROSS, *WIDE)
-#: Operations that access memory, and of them those that read it.
+#: Operations that read memory, and operations that write it.
 LOADS, STORES = (("load", WIDE[0]), ("store", WIDE[1]))
-#: Bits of an operation's number; 0 is no operation.
+#: Width of an operation's number; 0 means no operation.
 OPERATION_BITS = 6
 #: All operations by name.
 OPERATIONS = {
@@ -92,14 +92,14 @@ OPERATIONS = {
             PEOperation(name, i, SEMANTICS[name].operands, Unit.QUANTISER, 2)
             for i, name in enumerate(("requantise", "requantise_even"), start=36)
         ),
-        # The operands are the index of an element, and for stores the value.
+        # Operands: the index of an element and, for stores, the value.
         PEOperation("table", 40, 1, Unit.TABLE, 2),
         PEOperation("load", 48, 1, Unit.MEMORY, 2),
         PEOperation("store", 49, 2, Unit.MEMORY),
-        # The same of neighbouring elements, one for each lane.
+        # The same for neighbouring elements, one per lane.
         PEOperation("load_lanes", 50, 1, Unit.MEMORY, 2),
         PEOperation("store_lanes", 51, 2, Unit.MEMORY),
-        # How far to shift is the third operand.
+        # The third operand of `shift_lanes` is the distance.
         *(
             PEOperation(name, i, count, Unit.LANES, 2)
             for i, (name, count) in enumerate(_ACROSS.items(), start=56)

@@ -1,6 +1,6 @@
-"""Fabrics as short TOML files: presets, a pattern of kinds that stretches, regular and single links.
+"""Fabrics as short TOML files: presets, a stretchable pattern of kinds, regular and single links.
 
-docs/cgra.md, "Fabrics as TOML", states the form.
+The format is specified in docs/cgra.md, "Fabrics as TOML".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEIGHBOURS = ((0, 1), (1, 0), (0, -1), (-1, 0))
 _DIAGONALS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 
 
-#: Regular links by name: steps from a PE, and whether they go from the last row or column to the first.
+#: Regular links by name: offsets from a PE, and whether rows and columns wrap around.
 STYLES = {
     "mesh": (_NEIGHBOURS, False, False),
     "cylinder": (_NEIGHBOURS, False, True),
@@ -32,7 +32,7 @@ STYLES = {
 
 
 def regular(style: str, rows: int, cols: int) -> set[Link]:
-    """The regular links of a name (`STYLES`), in both directions."""
+    """The links of a regular style (`STYLES`), in both directions."""
     steps, wrap_rows, wrap_cols = STYLES[style]
     found = set()
     for row, col, (down, right) in itertools.product(range(rows), range(cols), steps):
@@ -46,7 +46,7 @@ def regular(style: str, rows: int, cols: int) -> set[Link]:
 
 
 def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
-    """The regular links closest to a fabric's, then its additional links, and the missing ones."""
+    """The regular styles closest to a fabric's links, its additional links, and the missing ones."""
     own = set(fabric.links)
     best: tuple[tuple[str, ...], list[Link], list[Link]] = ((), sorted(own), [])
     around = ("mesh",), ("cylinder",), ("torus",)
@@ -77,7 +77,7 @@ _KIND_KEYS = ("name", "units", "registers", "table_words", "without", "lanes")
 _PE_KEYS = ("at", "kind", *_KIND_KEYS[1:])
 _LINK_KEYS = ("from", "to", "both", "remove")
 _UNITS = tuple(unit.value for unit in Unit)
-#: What repeats the kind or row before it as often as there is room.
+#: Repeats the kind or row before it as often as there is room.
 _MORE = "..."
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SIZED = re.compile(r"(.*?)(\d{1,4})x(\d{1,4})")
@@ -89,10 +89,10 @@ def preset_names() -> list[str]:
 
 
 def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
-    """Read a preset by name or a TOML file by path; `grid` overrides rows and columns.
+    """Loads a preset by name or a TOML file by path; `grid` overrides rows and columns.
 
-    A preset exists in every size: `mesh8x8` is `mesh4x4` with 8 rows and 8 columns. Raises `InputError` for
-    an unknown name, an unreadable file, and anything that does not describe a fabric.
+    Presets exist in all sizes: `mesh8x8` is `mesh4x4` with 8 rows and 8 columns. Raises `InputError` for an
+    unknown name, an unreadable file, and anything that does not describe a fabric.
     """
     if not toml_text.path_like(source) and (found := _preset(source)) is not None:
         values, size = found
@@ -105,7 +105,7 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
 
 
 def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
-    """The values of a preset, and the size if the name asks for another one."""
+    """The values of a preset, and the size if the name asks for a different one."""
     for preset, file in toml_text.presets("hw.fabric").items():
         sized, own = _SIZED.fullmatch(name), _SIZED.fullmatch(preset)
         other = sized and own and sized[1] == own[1]
@@ -120,7 +120,7 @@ def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
 def from_values(
     given: Mapping[str, Any], place: str = "fabric", grid: tuple[int, int] | None = None
 ) -> Fabric:
-    """The fabric that the values of a TOML file or table describe; `place` begins every error.
+    """Builds the fabric that the values of a TOML file or table describe; `place` begins every error.
 
     Raises `InputError` with the key, what was found, and what is needed.
     """
@@ -155,7 +155,7 @@ def from_values(
 
 
 def _based(given: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The values, completed from the preset that they start from; kinds are added to the preset's."""
+    """The values, completed from the preset that they name; their kinds are added to the preset's."""
     if "preset" not in given:
         return dict(given)
     values = dict(given)
@@ -187,7 +187,7 @@ def _flag(values: Mapping[str, Any], key: str, place: str) -> bool:
 
 
 def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The tables of a list, each with its place."""
+    """The tables of a list, each with its place for errors."""
     given = values.get(key, [])
     if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
         raise InputError(f"{place}: {key} must be tables, as [[{key}]], not {given!r}")
@@ -195,7 +195,7 @@ def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, 
 
 
 def _kinds(given: Any, lanes: int, place: str) -> dict[str, PEKind]:
-    """The kinds by their names in the pattern; `lanes` is the default of kinds that do not say."""
+    """The kinds by their names in the pattern; `lanes` is the default for kinds that do not set it."""
     if not isinstance(given, dict) or not given:
         raise InputError(f"{place}: kinds must be tables, as [kinds.NAME], not {given!r}")
     kinds = {}
@@ -240,7 +240,7 @@ def _pattern(given: Any, kinds: Mapping[str, PEKind], rows: int, cols: int, plac
     found: list[PEKind] = []
     for row in _stretched(given, rows, f"{place}: grid", "rows"):
         where = f"{place}: grid row {row!r}"
-        # `kind...` is the same as `kind ...`, but that it may also stand for nothing.
+        # `kind...` means `kind ...`: one or more, or none if there is no room.
         words = row.replace(_MORE, f" {_MORE} ").split()
         for word in _stretched(words, cols, where, "columns"):
             if word not in kinds:
@@ -267,7 +267,7 @@ def _stretched(given: Sequence[str], size: int, place: str, what: str) -> list[s
 
 
 def _pe(values: Mapping[str, Any], key: str, size: tuple[int, int], place: str) -> int:
-    """The number of the PE that `[row, column]` stands for."""
+    """The number of the PE at `[row, column]`."""
     at = values.get(key)
     if (
         not isinstance(at, list)
@@ -287,7 +287,7 @@ def _other_kinds(
     size: tuple[int, int],
     place: str,
 ) -> list[PEKind]:
-    """The kinds with those of single PEs changed."""
+    """The kinds, after changes to single PEs."""
     found = list(kinds)
     for where, table in _tables(values, "pe", place):
         toml_text.check_keys(table, _PE_KEYS, where)
@@ -305,7 +305,7 @@ def _other_kinds(
 
 
 def _links(values: Mapping[str, Any], size: tuple[int, int], place: str) -> set[Link]:
-    """The regular links, with single ones added or removed."""
+    """The regular links, with single links added or removed."""
     given = values["links"]
     if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
         raise InputError(f"{place}: links must be a list of {', '.join(STYLES)}, not {given!r}")
@@ -359,7 +359,7 @@ def to_toml(fabric: Fabric) -> str:
 
 
 def _words(fabric: Fabric) -> dict[PEKind, str]:
-    """A one-word name for every kind in the pattern, its own if that is one word."""
+    """A one-word name for every kind in the pattern; its own name if that is one word."""
     words: dict[PEKind, str] = {}
     for kind in fabric.kinds:
         if kind in words:
@@ -371,5 +371,5 @@ def _words(fabric: Fabric) -> dict[PEKind, str]:
 
 
 def _text(text: str) -> str:
-    """A basic string of TOML: its escapes are those of JSON, and DEL."""
+    """A TOML basic string; its escapes are those of JSON, plus DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""`python -m hw.formal`: proves what docs/formal.md states, and shows that planted faults are found."""
+"""`python -m hw.formal`: proves the properties in docs/formal.md and checks that planted faults are found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hw.formal.prover import Outcome, run
 
 
 def _one(proof: str, fault: str | None, found: tools.Tools, folder: Path) -> Outcome:
-    """One job of the pool; proofs are named, since their functions do not travel."""
+    """Runs one job in a worker; proofs are passed by name, because their functions cannot be pickled."""
     planted = next((f for f in PROOFS[proof].faults if f.name == fault), None)
     return run(PROOFS[proof], planted, found, folder)
 
@@ -28,7 +28,7 @@ def _one(proof: str, fault: str | None, found: tools.Tools, folder: Path) -> Out
 def prove(
     jobs: list[tuple[str, str | None]], found: tools.Tools, folder: Path, workers: int, console: Console
 ) -> list[Outcome]:
-    """Run all jobs (proof, fault or None) in a pool and tell of each; results in their order."""
+    """Runs all jobs (proof, fault or None) in a pool and reports each; returns the results in job order."""
     done: dict[tuple[str, str | None], Outcome] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -50,7 +50,7 @@ def prove(
 
 
 def _selected(names: tuple[str, ...], faults: bool) -> list[tuple[str, str | None]]:
-    """The jobs for the proofs of these names, all if there are none; faults follow their proof."""
+    """The jobs for the named proofs, or for all; the faults of a proof follow it."""
     for name in names:
         if name not in PROOFS:
             raise InputError(f"NAME must be one of {', '.join(PROOFS)}, not {name!r}")

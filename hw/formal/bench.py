@@ -34,21 +34,22 @@ from amaranth.lib.wiring import Component, In
 
 from hw.errors import InputError
 
-#: Name of the top module; statements are modules below it.
+#: Name of the top module; the statements are submodules.
 TOP = "top"
 #: Attribute of registers without a reset.
 UNRESET = "unreset"
 
-#: Adds statements to a module that stands around the component (second) with the same ports (first).
+#: Changes the module around a component: gets that module, and the outer and inner component with equal
+#: ports.
 Alter = Callable[[Module, Component, Component], None]
 
 
 @dataclass(frozen=True)
 class Sabotage:
-    """How a fault gets into a component: at its ports, and by replacing names of its module's source.
+    """How a fault enters a component: at its ports, or by replacing names in its module.
 
-    `ports` may override what the module around the component connects. `replaced` maps names such as
-    `hw.rtl.memory.storer.range_mask` to what stands there while the component is built.
+    `ports` may override the connections of the module around the component. `replaced` maps names such as
+    `hw.rtl.memory.storer.range_mask` to their replacements while the component is built.
     """
 
     ports: Alter | None = None
@@ -56,7 +57,7 @@ class Sabotage:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Have the names replaced for as long as this lasts."""
+        """Replaces the names within the context."""
         with contextlib.ExitStack() as stack:
             for target, replacement in self.replaced.items():
                 stack.enter_context(mock.patch(target, replacement))
@@ -64,7 +65,7 @@ class Sabotage:
 
 
 class _Around(Component):
-    """A component with altered ports; everything that is not altered goes straight through."""
+    """A component with altered ports; all others pass straight through."""
 
     def __init__(self, inner: Component, alter: Alter):
         self._inner, self._alter = inner, alter
@@ -82,7 +83,7 @@ class _Around(Component):
 
 
 class _Elaborated(Elaboratable):
-    """A fragment where Amaranth wants something to elaborate."""
+    """Wraps a fragment for places where Amaranth wants an `Elaboratable`."""
 
     def __init__(self, fragment: Fragment):
         self._fragment = fragment
@@ -99,7 +100,7 @@ def _leaves(component: Component) -> Iterator[tuple[tuple[str | int, ...], tuple
 
 @dataclass(frozen=True)
 class Queue:
-    """A SyncFIFO inside a component: its registers, and a way to look at its entries."""
+    """A SyncFIFO inside a component: its registers, and access to its entries."""
 
     level: Value
     consume: Value
@@ -108,13 +109,13 @@ class Queue:
     entry: Callable[[ValueLike], Value]
 
     def place(self, ahead: ValueLike) -> Value:
-        """Where the entry lies that `ahead` others go before."""
+        """The index of the entry with `ahead` others before it."""
         index = Value.cast(self.consume + ahead)
         return _wrapped(index, self.depth)
 
     @property
     def consistent(self) -> Value:
-        """What its three registers always obey."""
+        """The invariant of its three registers."""
         return (
             (self.level <= self.depth)
             & (self.consume < self.depth)
@@ -129,7 +130,7 @@ def _wrapped(index: Value, depth: int) -> Value:
 
 
 def blinking(meaning: str, *streams: str) -> Alter:
-    """A fault at streams, named by their paths: an offer that is not accepted vanishes for a cycle."""
+    """A fault at streams, given by path: an offer that is not accepted disappears for one cycle."""
 
     def alter(m: Module, outer: Component, inner: Component) -> None:
         for path in streams:
@@ -143,7 +144,7 @@ def blinking(meaning: str, *streams: str) -> Alter:
 
 
 def past(m: Module, value: ValueLike, name: str | None = None) -> Signal:
-    """What a value was in the cycle before; 0 in the first."""
+    """The value of the previous cycle; 0 in the first cycle."""
     value = Value.cast(value)
     register = Signal(len(value), name=name)
     m.d.sync += register.eq(value)
@@ -151,7 +152,7 @@ def past(m: Module, value: ValueLike, name: str | None = None) -> Signal:
 
 
 def altered(component: Callable[..., Component], alter: Alter) -> Callable[..., Component]:
-    """What makes a component with altered ports where `component` makes it without."""
+    """Wraps a component class so that its instances have altered ports."""
 
     @functools.wraps(alter)
     def made(*arguments: Any) -> Component:
@@ -161,7 +162,7 @@ def altered(component: Callable[..., Component], alter: Alter) -> Callable[..., 
 
 
 def _one_bit(condition: ValueLike) -> Value:
-    """A condition, which must have one bit: `~` of a longer number is hardly ever 0."""
+    """Checks that a condition has one bit: `~` of a wider value is almost never 0."""
     value = Value.cast(condition)
     if len(value) != 1:
         raise ValueError(f"a condition must have one bit, not {len(value)}: {value!r}")
@@ -169,7 +170,7 @@ def _one_bit(condition: ValueLike) -> Value:
 
 
 def _mark_unreset(fragment: Fragment) -> None:
-    """Mark the registers that no reset reaches (`UNRESET`): they may hold anything when a run begins."""
+    """Marks the registers that no reset reaches (`UNRESET`): a run may begin with any value in them."""
     for domain, statements in fragment.statements.items():
         for signal in statements._lhs_signals():
             if domain != "comb" and signal.reset_less:
@@ -181,8 +182,8 @@ def _mark_unreset(fragment: Fragment) -> None:
 class Bench:
     """Collects a component, free inputs, assumptions and statements into one module to be proved.
 
-    With `induction`, invariants that tie registers of the component to the bench's own model are added to
-    what is proved. `only` keeps one statement and leaves out the others, and with them all invariants.
+    With `induction`, the proof also includes invariants, which tie registers of the component to the bench's
+    model. `only` keeps one statement and drops the others and all invariants.
     """
 
     def __init__(
@@ -196,14 +197,15 @@ class Bench:
         self._variables: dict[int, tuple[Elaboratable, dict[str, Signal | View]]] = {}
         self._induction, self._only = induction and only is None, only
         self._sabotage = sabotage
-        #: Whether a planted fault is looked for: one statement, without invariants, in some cycles.
+        #: Whether this searches for a planted fault: one statement, no invariants, a bounded number of
+        #: cycles.
         self.seeks_fault = sabotage is not None
         self.statements: list[str] = []
-        self.started = Signal(name="started")  # 0 in the first cycle of all
+        self.started = Signal(name="started")  # 0 in the very first cycle
         self.m.d.sync += self.started.eq(1)
 
     def add(self, component: Component, name: str) -> Component:
-        """Put a component under proof: every input is free. Returns what stands at its ports."""
+        """Puts a component under proof, with free inputs. Returns the component as seen at its ports."""
         alter = self._sabotage.ports if self._sabotage else None
         if alter is not None:
             component = _Around(component, alter)
@@ -212,7 +214,7 @@ class Bench:
         return component
 
     def beside(self, component: Component, name: str, enable: Value) -> None:
-        """Put another component beside it, which stands still without `enable`; its inputs are not free."""
+        """Adds a second component that only advances with `enable`; its inputs are not free."""
         self._place(component, EnableInserter(enable)(component), name)
 
     def _place(self, component: Component, elaborated: Elaboratable, name: str) -> None:
@@ -223,51 +225,51 @@ class Bench:
         self.m.submodules[name] = _Elaborated(fragment)
 
     def free(self, shape: ShapeLike, name: str) -> Signal:
-        """An input that may be anything in every cycle."""
+        """An input that may have any value in every cycle."""
         signal = Signal(shape, name=name)
         self._free.append(Value.cast(signal))
         return signal
 
     def constant(self, shape: ShapeLike, name: str) -> Signal:
-        """A number that may be anything but stays what it is."""
+        """An input that may have any value but never changes."""
         signal = self.free(shape, name)
         self.assume(~self.started | (Value.cast(signal) == self.past(signal, f"{name}_past")))
         return signal
 
     def past(self, value: ValueLike, name: str) -> Signal:
-        """What a value was in the cycle before; 0 in the first."""
+        """The value of the previous cycle; 0 in the first cycle."""
         return past(self.m, value, name)
 
     def keeps(self, stream: Component, name: str) -> Value:
-        """Whether a stream still offers, unchanged, what was not accepted in the cycle before."""
+        """Whether a stream still offers, unchanged, what was not accepted in the previous cycle."""
         payload = Value.cast(stream.payload)
         held = self.past(stream.valid & ~stream.ready, f"{name}_held")
         return ~held | (stream.valid & (payload == self.past(payload, f"{name}_past")))
 
     def value(self, value: ValueLike, name: str) -> Signal:
-        """A name for a value, to be seen in traces, computed once."""
+        """Names a value, so that it appears in traces and is computed once."""
         value = Value.cast(value)
         signal = Signal(value.shape(), name=name)
         self.m.d.comb += signal.eq(value)
         return signal
 
     def assume(self, condition: ValueLike) -> None:
-        """Restrict what the inputs may be."""
+        """Restricts the inputs."""
         self.m.d.comb += Assume(_one_bit(condition))
 
     def require(self, name: str, condition: ValueLike) -> None:
-        """State what must hold in every cycle."""
+        """States a property that must hold in every cycle."""
         self.statements.append(name)
         if self._only in (None, name):
             self._assert(name, condition)
 
     def invariant(self, name: str, condition: Callable[[], ValueLike]) -> None:
-        """State what an induction needs; `condition` is called only if there is one."""
+        """States an invariant for an induction; `condition` is only called if there is one."""
         if self._induction:
             self._assert(f"invariant_{name}", condition())
 
     def invariants(self, conditions: Callable[[], dict[str, Value]]) -> None:
-        """As `invariant`, several by name."""
+        """As `invariant`, for several by name."""
         for name, condition in conditions().items() if self._induction else ():
             self._assert(f"invariant_{name}", condition)
 
@@ -279,7 +281,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Note the local variables with which components are elaborated, the only names of most registers."""
+        """Records the local variables of `elaborate` methods, which are the only names of most registers."""
 
         def note(frame: FrameType, event: str, _: object) -> None:
             owner = frame.f_locals.get("self") if event == "return" else None
@@ -300,9 +302,10 @@ class Bench:
         return Value.cast(self.view(component, path))
 
     def view(self, component: Component, path: str) -> Signal | View:
-        """A register inside a component by `submodule/.../name`; for invariants only.
+        """A register inside a component, by `submodule/.../name`; for invariants only.
 
-        The name is that of the signal or of the variable that holds it. Raises `InputError` if there is none.
+        The name is that of the signal, or of the variable that holds it. Raises `InputError` if there is
+        none.
         """
         *way, name = path.split("/")
         for origin in self._inside(component, way).origins or ():
@@ -311,7 +314,7 @@ class Bench:
         return self.signal(component, path)
 
     def signal(self, component: Component, path: str) -> Signal:
-        """As `view`, by the name of the signal only: several variables may have the same."""
+        """As `view`, but only by the name of the signal: several variables may have the same name."""
         *way, name = path.split("/")
         for statements in self._inside(component, way).statements.values():
             for signal in statements._lhs_signals():
@@ -319,11 +322,11 @@ class Bench:
                     return signal
         raise InputError(
             f"hw.formal: {type(component).__name__} has no register {path!r} (any more), which an invariant "
-            "names: adapt the invariants to what stands there now"
+            "names: adapt the invariants to the new source"
         )
 
     def memory(self, component: Component, path: str) -> Callable[[ValueLike], Value]:
-        """The memory `path` inside a component: what stands in a row of it; for invariants only."""
+        """The memory `path` inside a component, as a function from row to content; for invariants only."""
         memory = self._inside(component, path.split("/"))
         shape = Shape.cast(memory._data.shape)
         bits = (memory._data.depth - 1).bit_length()
@@ -352,12 +355,12 @@ class Bench:
             except NameError:
                 raise InputError(
                     f"hw.formal: {type(component).__name__} has no part {'/'.join(way)!r} (any more), which "
-                    "an invariant names: adapt the invariants to what stands there now"
+                    "an invariant names: adapt the invariants to the new source"
                 ) from None
         return fragment
 
     def rtlil(self) -> str:
-        """The whole as RTLIL, top module `TOP`."""
+        """The whole bench as RTLIL, top module `TOP`."""
         ports = [self._domain.clk, *self._free]
         text: str = rtlil.convert(self.m, name=TOP, ports=ports)
         return text

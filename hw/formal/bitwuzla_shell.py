@@ -1,7 +1,7 @@
 """A command-line Bitwuzla for yosys-smtbmc: SMT-LIB on standard input, answers on standard output.
 
-Bitwuzla's package on PyPI is a library and has no program. This one answers each command as soon as it is
-whole, as a conversation needs.
+Bitwuzla's PyPI package is a library without a program. This program answers each command as soon as it is
+complete, as an interactive session needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-#: What may hold parentheses that are not of the syntax: quoted symbols, strings, comments.
+#: Text whose parentheses are not syntax: quoted symbols, strings, comments.
 _QUOTED = re.compile(r'\|[^|]*\||"[^"]*"|;.*')
 
 _LEVELS = re.compile(r"\s*\(\s*(?P<what>push|pop)\s+(?P<number>\d+)\s*\)\s*")
@@ -23,10 +23,10 @@ HELP = "usage: bitwuzla --lang smt2 (reads SMT-LIB from the standard input)"
 
 
 def install(folder: Path) -> Path:
-    """Write a program `bitwuzla` that calls this module with the present Python.
+    """Writes a program `bitwuzla` that runs this module with the current Python.
 
-    Its folder below `folder` has a name of its own, one for each Python and module; others see all of it or
-    nothing. Returns the program. Raises OSError if it cannot be written.
+    Its folder below `folder` has a unique name for each Python and module, and appears atomically. Returns
+    the path of the program. Raises OSError if it cannot be written.
     """
     text = f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "$@"\n'
     program = folder / hashlib.sha256(text.encode()).hexdigest()[:24] / "bitwuzla"
@@ -40,7 +40,7 @@ def install(folder: Path) -> Path:
 
 
 def commands(lines: Iterable[str]) -> Iterator[str]:
-    """Commands of a script, each as soon as its last parenthesis has come."""
+    """The commands of a script, each as soon as its last parenthesis arrives."""
     parts: list[str] = []
     depth = 0
     for line in lines:
@@ -55,10 +55,10 @@ def commands(lines: Iterable[str]) -> Iterator[str]:
 
 
 class Conversation:
-    """Bitwuzla, one command at a time.
+    """An interactive session with Bitwuzla, one command at a time.
 
-    Its parser forgets levels from one text to the next (`(pop 1)` is refused, version 0.9.1), so levels are
-    kept here: after a `(pop n)` another solver is told what still holds.
+    Its parser forgets assertion levels between texts (`(pop 1)` is refused, version 0.9.1), so this class
+    keeps them: after a `(pop n)`, a new solver gets all assertions that still hold.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Conversation:
         self._parser: Any = None
 
     def tell(self, command: str) -> None:
-        """Do what a command says; answers go to the standard output.
+        """Executes a command; answers go to standard output.
 
         Raises `bitwuzla.BitwuzlaException` if it is refused.
         """
@@ -91,7 +91,7 @@ class Conversation:
 
 
 def _parser() -> Any:
-    import bitwuzla  # may be missing where another solver is used
+    import bitwuzla  # may be missing if another solver is used
 
     options = bitwuzla.Options()
     options.set(bitwuzla.Option.PRODUCE_MODELS, value=True)
@@ -99,7 +99,7 @@ def _parser() -> Any:
 
 
 def main() -> None:
-    """Answer commands until `(exit)` or the end of the input; an error is answered as SMT-LIB wants it."""
+    """Answers commands until `(exit)` or the end of input; reports errors in SMT-LIB form."""
     if "--help" in sys.argv:
         print(HELP)
         return
@@ -109,7 +109,7 @@ def main() -> None:
             return
         try:
             conversation.tell(command)
-        except Exception as error:  # those of a library that is not imported here
+        except Exception as error:  # errors of a library that is not imported here
             text = str(error).replace('"', "'")
             print(f'(error "{text}")', flush=True)
 

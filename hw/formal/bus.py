@@ -15,12 +15,12 @@ from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
 from hw.rtl.bus.reader import ReadMaster
 from hw.rtl.bus.writer import WriteMaster
 
-#: The masters of the proofs: a port as wide as the bus or half of it, bursts of up to four transfers.
+#: Sizes of the masters: ports as wide as the bus or half as wide, bursts of up to four transfers.
 WIDTH, BEATS, ID_BITS, IDENTITY = 8, 4, 2, 2
 NARROW = 4
-#: Cycles of the proofs.
+#: Length of the proofs in cycles.
 DEPTH = 11
-#: Places of the queues of transfers and bursts, few enough to be full at times; bursts of a bounded proof.
+#: Depths of the queues, small enough to fill up; maximum number of bursts in a bounded proof.
 PLACES, MOST_BURSTS = {"DATA_DEPTH": 4, "BURSTS": 2, "NARROW_BURSTS": 2}, 8
 
 _BURST = {
@@ -31,7 +31,7 @@ _BURST = {
 }
 WRITES = {
     **_BURST,
-    "data_is_stable": "offered data (WVALID) stay unchanged until they are accepted (WREADY)",
+    "data_is_stable": "offered data (WVALID) stays unchanged until it is accepted (WREADY)",
     "last_ends_bursts": "WLAST is 1 in the last transfer of each burst and in no other",
     "answers_match_bursts": "the port gets exactly one answer for each transfer of an answered burst, "
     "with the burst's error",
@@ -46,7 +46,7 @@ READS = {
 
 
 def _requests(bench: Bench, request: Component, width: int) -> tuple[Value, Value]:
-    """Assume a port that keeps its aligned requests; returns the event and the number of requests so far."""
+    """Assumes a port with stable, aligned requests; returns the accept event and the requests so far."""
     count = Signal(8)
     bench.assume(bench.keeps(request, "request"))
     bench.assume(Value.cast(request.payload)[: log2(width)] == 0)
@@ -57,7 +57,7 @@ def _requests(bench: Bench, request: Component, width: int) -> tuple[Value, Valu
 
 
 def _in_page(channel: Component) -> Value:
-    """Whether an offered burst is as AXI wants it."""
+    """Whether an offered burst satisfies the rules of AXI."""
     burst = channel.payload
     size = Value.cast(1 << burst.size)
     inside = (burst.addr[: log2(BOUNDARY)] + ((burst.len + 1) << burst.size)) <= BOUNDARY
@@ -66,9 +66,10 @@ def _in_page(channel: Component) -> Value:
 
 
 def build_writes(bench: Bench, port: int) -> None:
-    """Any requests of a port, any stalls and answers of a slave that answers what it got.
+    """Any requests of a port, any stalls, and any slave that answers the bursts it received.
 
-    AXI lets data come before their address. Assumed is a slave that takes them once the address is offered.
+    AXI lets a slave accept data before their address. Here it is assumed to accept them only once the address
+    is offered.
     """
     with mock.patch.multiple("hw.rtl.bus.writer", DATA_DEPTH=PLACES["DATA_DEPTH"], BURSTS=PLACES["BURSTS"]):
         dut = bench.add(WriteMaster(port, WIDTH, BEATS, ID_BITS, IDENTITY), "dut")
@@ -78,7 +79,7 @@ def build_writes(bench: Bench, port: int) -> None:
     bench.require("data_is_stable", bench.keeps(bus.w, "w"))
     bench.require("burst_in_page", _in_page(bus.aw))
 
-    # Transfers of all bursts whose address was offered, this cycle's included, and data that have moved.
+    # Transfers of all bursts whose address has been offered, including this cycle, and data transferred.
     fresh = bench.value(bus.aw.valid & ~bench.past(bus.aw.valid & ~bus.aw.ready, "aw_waits"), "fresh")
     before, moved = Signal(8, name="offered_before"), Signal(8, name="moved")
     offered = bench.value((before + Mux(fresh, bus.aw.payload.len + 1, 0))[:8], "offered")
@@ -108,7 +109,7 @@ def build_writes(bench: Bench, port: int) -> None:
 
 
 def _write_answers(bench: Bench, dut: Component, fresh: Value, answers: Value) -> None:
-    """Require one answer for each transfer; `fresh` is 1 when a burst is offered, `answers` counts B."""
+    """Requires one answer per transfer; `fresh` is 1 when a burst is first offered, `answers` counts B."""
     bus, response, sync = dut.bus, dut.port.response, bench.m.d.sync
     lengths = Array(Signal(8, name=f"length{i}") for i in range(MOST_BURSTS))
     errors = Array(Signal(name=f"error{i}") for i in range(MOST_BURSTS))
@@ -126,7 +127,7 @@ def _write_answers(bench: Bench, dut: Component, fresh: Value, answers: Value) -
 
 
 def build_reads(bench: Bench) -> None:
-    """Two ports, one of them narrow; any requests and stalls, any slave that answers what it was asked."""
+    """Two ports, one narrow; any requests and stalls, any slave that answers what it was asked."""
     widths = (NARROW, WIDTH)
     with mock.patch("hw.rtl.bus.reader.NARROW_BURSTS", PLACES["NARROW_BURSTS"]):
         dut = bench.add(ReadMaster(widths, WIDTH, BEATS, ID_BITS), "dut")
@@ -179,10 +180,10 @@ def _follow(
     events: tuple[Value, Value],
     numbers: tuple[Value, Value, Value],
 ) -> Value:
-    """Follow one request of a port, any one; whether its answer is the transfer of its number.
+    """Follows an arbitrary request of a port; returns whether its answer is the transfer of its number.
 
-    `events` are a request that is accepted and a transfer that comes, `numbers` those of the next request,
-    the next transfer and the next answer.
+    `events` are the acceptance of a request and the arrival of a transfer; `numbers` count the requests,
+    transfers and answers so far.
     """
     (accepted, comes), (requested, arrived, given), sync = events, numbers, bench.m.d.sync
     data, width = port.response.payload.data, len(port.response.payload.data)
@@ -260,7 +261,7 @@ def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
 
 def proofs() -> tuple[Proof, ...]:
     """The proofs for the AXI4 masters, with their faults."""
-    data_blinks = blinking("Waiting data disappear for a cycle.", "bus.w")
+    data_blinks = blinking("Waiting data disappears for a cycle.", "bus.w")
     write_faults = (
         *_faults("aw", "write", "port.response"),
         planted("data-blink", "data_is_stable", data_blinks, DEPTH),

@@ -7,7 +7,7 @@ from hw.config import ENGINES, MachineConfig
 from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, state, storer, streams
 from hw.formal.proof import Proof
 
-#: The machine of the proofs: nothing in it is larger than the statements need.
+#: The machine of the proofs, as small as the statements allow.
 SMALL = MachineConfig(
     name="formal",
     rows=2,
@@ -32,7 +32,7 @@ SMALL = MachineConfig(
     windows=2,
 )
 
-#: The same with a CGRA: without one no operation for it has parameters.
+#: The same with a CGRA, without which no operation reads the parameters of launches.
 WITH_CGRA = SMALL.replace(cgra=fabric.load("mesh2x2"))
 
 PROOFS: dict[str, Proof] = {
@@ -52,7 +52,7 @@ PROOFS: dict[str, Proof] = {
         streams.proof(),
         *bus.proofs(),
         *(issue.proof(WITH_CGRA if e == "cgra" else SMALL, e) for e in ENGINES),
-        # Of the forms of the queue SMALL has that of two registers; the others are one, and a memory.
+        # SMALL covers the queue form with two registers; these cover one register and a memory.
         *(issue.proof(SMALL, "store", depth=d) for d in (1, 3, 4)),
     )
 }

@@ -1,4 +1,4 @@
-"""Proof of the sync channels: they lose and invent no tokens, and report overflow."""
+"""Proof of the sync channels: they neither lose nor invent tokens, and they report overflow."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ STATEMENTS = {
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Count the tokens of one channel, any one, beside the machine's counters.
+    """Models the token count of an arbitrary channel beside the machine's counters.
 
-    Only the warp that has its turn fires and takes: two fires, or two takes, never meet. What it may do is
-    assumed: it fires and takes where there is a channel, and takes a token only where one
-    is shown (proof `sequencer`). After an error on the channel the machine stops, and nothing is stated any
-    more.
+    Only the warp that has its turn fires and takes, so two fires or two takes never coincide. Assumptions
+    about the warp: it fires and takes only on existing channels, and takes a token only if one is shown
+    (proof `sequencer`). After an error on the channel the machine stops, and nothing more is claimed.
     """
     dut = bench.add(Channels(config), "dut")
     depth = config.channel_depth
@@ -39,7 +38,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     taken = bench.value(dut.take & (asked == watched), "taken")
     model = Signal(range(depth + 2), name="model")
     broken = Signal(name="broken")  # an error on the channel was reported
-    # Told a cycle later.
+    # Overflow is reported one cycle later.
     fired_before, full = bench.past(fired, "fired_before"), bench.past((model == depth) & ~taken, "full")
     any_before = bench.past(dut.fire, "any_before")
     reported = bench.value(fired_before & dut.overflow, "reported")

@@ -26,10 +26,10 @@ REQUESTS = {
 
 @dataclass(frozen=True)
 class Operations:
-    """What a bench knows of an engine's operations.
+    """Events of an engine's operations, as seen by a bench.
 
-    `taken` is an event; `turn` is 1 in the cycle in which the watched operation completes, and `picked` in
-    that in which it is taken.
+    `taken`: an operation is taken. `picked`: it is the one to be watched. `turn`: the watched operation
+    completes.
     """
 
     taken: Value
@@ -38,9 +38,9 @@ class Operations:
 
 
 def surroundings(bench: Bench, control: Component, windows: Value | None = None) -> Value:
-    """Assume a queue that keeps its offers, one run that ends for good after an error, and fixed windows.
+    """Assumes a queue with stable offers, one run that ends for good after an error, and fixed windows.
 
-    Before the run the machine is stopped for any time. Returns whether the run has begun.
+    Before the run, the machine is stopped for any number of cycles. Returns whether the run has begun.
     """
     operation = control.operation
     bench.assume(bench.keeps(operation, "operation"))
@@ -55,7 +55,7 @@ def surroundings(bench: Bench, control: Component, windows: Value | None = None)
 
 
 def operations(bench: Bench, control: Component) -> Operations:
-    """Count operations taken and completed, follow one of them, and require what all engines share."""
+    """Counts operations taken and completed, follows one, and requires what all engines share."""
     most = isa.TIMING.in_flight
     operation, sync = control.operation, bench.m.d.sync
     taken = bench.value(operation.valid & operation.ready, "taken")
@@ -79,10 +79,10 @@ def operations(bench: Bench, control: Component) -> Operations:
 
 
 def requests(bench: Bench, control: Component, port: Component) -> Value:
-    """Count requests and answers, and require what all memory ports share.
+    """Counts requests and answers, and requires what all memory ports share.
 
-    Assumes that memory answers only what was accepted before, and keeps an answer until it is accepted.
-    Returns the number of answers owed.
+    Assumes that memory answers only accepted requests, in a later cycle, and holds an answer until it is
+    accepted. Returns the number of outstanding answers.
     """
     request, response, sync = port.request, port.response, bench.m.d.sync
     asked = bench.value(request.valid & request.ready, "asked")
@@ -99,18 +99,18 @@ def requests(bench: Bench, control: Component, port: Component) -> Value:
     return owed
 
 
-#: Operations whose beats are counted have no more rows, and no more bytes in a row.
+#: Maximum number of rows, and of bytes per row, of operations whose beats are counted.
 ROWS, BYTES = 2, 8
 
 
 def beats(bench: Bench, rows: Value, length: Value, memory: Value, stride: Value, width: int) -> Signal:
-    """Beats of `width` bytes of an operation of so many rows of `length` bytes from address `memory` on."""
+    """Number of `width`-byte beats of an operation: `rows` rows of `length` bytes from `memory` on."""
     starts = [bench.value((memory + i * stride)[:32], f"start{i}") for i in range(ROWS)]
     counts = [Mux(rows > i, _row_beats(start, length, width), 0) for i, start in enumerate(starts)]
     return bench.value(sum(counts), "beats")
 
 
 def _row_beats(start: Value, length: Value, width: int) -> Value:
-    """Beats of `width` bytes that a row of `length` bytes from address `start` on takes."""
+    """Number of `width`-byte beats of a row of `length` bytes at address `start`."""
     shift = width.bit_length() - 1
     return Value.cast((start[:shift] + length + (width - 1)) >> shift)

@@ -14,7 +14,7 @@ from hw.rtl.gemm.engine import Gemm
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Any operations; what is multiplied does not matter."""
+    """Any operations; the data does not matter."""
     dut = bench.add(Gemm(config), "dut")
     engines.surroundings(bench, dut.control)
     engines.operations(bench, dut.control)

@@ -19,14 +19,14 @@ from hw.rtl.bits import log2
 from hw.rtl.core.host import Host, State
 from hw.rtl.interfaces import HostRequest
 
-#: Cycles in which the stand-in for the check is not ready behind a word.
+#: Cycles after a word in which the stand-in for the CRC is not ready.
 MIXES = 3
 
 
 class _Mixing(Component):
-    """Stands in for the check of words, with the same ports: another function of all words since `start`.
+    """Replaces the CRC by a simpler function of all words since `start`, with the same ports.
 
-    A word is on its way through it for `MIXES` cycles, and changes it in the last of them.
+    A word takes `MIXES` cycles and changes the result in the last of them.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Mixing(Component):
 
 
 def mixed(crc: Value, word: Value) -> Value:
-    """What a word makes of what the words before it made."""
+    """Combines the result so far with the next word."""
     return crc.rotate_left(1) ^ word
 
 
@@ -73,13 +73,13 @@ STREAMS = {
 
 @dataclass(frozen=True)
 class _Requests:
-    """What a bench knows of the requests of a host.
+    """The state of the host's requests, as seen by a bench.
 
-    A request that was taken is `held` until it executes, its `payload` stays as long; it is `decoded` from
-    the second of these cycles on. `write` is 1 in the cycle in which a write executes, `starts` in that in
-    which it starts the machine; `starting` is 1 from then on until the machine loads, `under_way` until it is
-    done. `loads` counts the cycles between clear and run, from 1 on, and is 0 in all others; `loaded` is what
-    it was in the cycle before. `told` is 1 when an error is told in a run, which ends in this cycle.
+    A request that was taken is `held` until it executes, and its `payload` holds as long; it is `decoded`
+    from the second of these cycles on. `write` is 1 in the cycle in which a write executes, `starts` in the
+    one in which it starts the machine. `starting` is 1 from then until the machine loads, `under_way` until
+    it is done. `loads` counts the cycles between clear and run from 1, and is 0 in all others; `loaded` is
+    its previous value. `told` is 1 when an error is reported in a run, which ends in this cycle.
     """
 
     held: Signal
@@ -99,10 +99,10 @@ class _Requests:
 
 
 def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
-    """The host side under proof; the host keeps a request until it is accepted.
+    """The host side under proof, with a host that holds a request until it is accepted.
 
-    Assumed of the machine: no error is told in the first cycle of a run. Where faults are looked for, the
-    clear before a run is shortened: it only has to be over.
+    Assumption about the machine: no error is reported in the first cycle of a run. When a planted fault is
+    sought, the clear before a run is shortened, because its length does not matter there.
     """
     inner = Host(config)
     if bench.seeks_fault:
@@ -150,13 +150,13 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
 
 
 def build_streams(bench: Bench, config: MachineConfig) -> None:
-    """Any accesses of a host that keeps its requests until they are accepted, and any events of a machine."""
+    """Any accesses of a host that holds its requests until they are accepted, and any events of a machine."""
     dut, known = _host(bench, config)
     request, response, sync = dut.request, dut.response, bench.m.d.sync
     owed = Signal(2, name="owed")
     accepted, answered = request.valid & request.ready, response.valid & response.ready
     sync += owed.eq(owed + accepted - answered)
-    # One may have its answer, and one wait for it.
+    # One request may have its answer while another waits for one.
     bench.require(
         "one_answer_each", (owed <= 2) & (~response.valid | (owed != 0)) & (response.valid | (owed <= 1))
     )
@@ -164,7 +164,7 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
     bench.invariant("owed", lambda: waiting == known.held)
     busy = bench.value((known.starting & dut.clear) | dut.run | known.told, "busy")
     second = bench.past(bench.past(accepted, "first_cycle"), "second_cycle")
-    # What the read was that found nothing in its way, up to five cycles ago.
+    # Whether a read that nothing held up was decoded then, up to five cycles ago.
     reads = [bench.value(second & ~known.payload.write & ~busy & ~response.valid, "reads")]
     for i in range(5):
         reads.append(bench.past(reads[-1], f"reads{i}"))
@@ -198,16 +198,16 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
 PROGRAMS = {
     "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were written "
     "in one go from pc 0 on, and their CRC-32 followed before the start",
-    "unchecked_start_fails": "a start with an enabled warp of which this is not true ends at once, done "
-    "with an error",
+    "unchecked_start_fails": "a start ends at once, done with an error, if this does not hold for every "
+    "enabled warp",
 }
 
 
 def build_programs(bench: Bench, config: MachineConfig) -> None:
-    """Follow the program of one warp, any one, with a check word computed beside.
+    """Follows the program of an arbitrary warp, beside a model of its check word.
 
-    The CRC is a black box here: a function of all words that is simple for solvers stands in for it on both
-    sides.
+    The CRC is a black box here: both the component and the model use a function of all words that is simple
+    for solvers.
     """
     dut, known = _host(bench, config)
     sync, value, writes = bench.m.d.sync, known.payload.data, known.writes
@@ -231,7 +231,7 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
     with bench.m.Elif(writes("PROGRAM_CHECK") & (target == warp)):
         sync += checked.eq(from_zero & any_word & (value == crc))
     enabled = dut.enable.bit_select(warp, 1)
-    intact = Signal(name="intact")  # checked at the start, and not written since
+    intact = Signal(name="intact")  # checked when the run started, and not written since
     with bench.m.If(loads):
         sync += intact.eq(0)
     with bench.m.Elif(known.starts):
@@ -269,9 +269,10 @@ WATCHDOG = {
 
 
 def build_watchdog(bench: Bench, config: MachineConfig) -> None:
-    """Count cycles without progress beside the machine, fewer than 2^32; WATCHDOG may change at any time.
+    """Counts cycles without progress, fewer than 2^32, beside the machine; WATCHDOG may change at any time.
 
-    Assumed of the sequencer: nothing happens when all warps are through, nor did in the cycle before.
+    Assumption about the sequencer: once all warps are through, nothing happens, nor did in the previous
+    cycle.
     """
     dut, known = _host(bench, config)
     sync = bench.m.d.sync
@@ -279,7 +280,7 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     limit = Signal(32, init=1 << 20, name="limit")
     with bench.m.If(sets):
         sync += limit.eq(known.payload.data)
-    idle = Signal(33, name="idle")  # cycles of the run without progress, up to the one before
+    idle = Signal(33, name="idle")  # cycles of the run without progress, up to the previous one
     sync += idle.eq(Mux(dut.run & ~dut.progress.any(), idle + 1, 0))
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")

@@ -49,7 +49,7 @@ def _flickers(m: Module, outer: Component, inner: Component) -> None:
 
 def _always_idle(m: Module, outer: Component, inner: Component) -> None:
     """Writes during a run change the enabled warps."""
-    # Settings show what was requested, whether they were set or not.
+    # Settings show what the host wrote, even if the write was ignored.
     written = past(m, outer.request.valid & outer.request.payload.write)
     m.d.comb += outer.enable.eq(inner.enable ^ written)
 
@@ -77,7 +77,7 @@ def _never_waits(m: Module, outer: Component, inner: Component) -> None:
 
 def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
     """Words after the check word do not invalidate the check."""
-    # Words that come after a check word go to the memory of warp 0 unseen.
+    # Words that come after a check word are written to the memory of warp 0 without being noticed.
     payload, seen = outer.request.payload, Signal()
     m.d.sync += seen.eq(seen | (outer.request.valid & (payload.address == ADDRESS["PROGRAM_CHECK"])))
     with m.If(seen & outer.request.valid & (payload.address == ADDRESS["PROGRAM_DATA"])):
@@ -91,7 +91,7 @@ def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
 
 def _weak_check(m: Module, outer: Component, inner: Component) -> None:
     """The check ignores the highest bit."""
-    # The highest bit of the words of a program is lost on the way to the check.
+    # The highest bit of program words is lost on the way to the check.
     words = outer.request.payload.address == ADDRESS["PROGRAM_DATA"]
     value, taken = outer.request.payload.data, Signal(32)
     with m.If(inner.request.ready):

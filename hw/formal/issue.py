@@ -36,11 +36,11 @@ STATEMENTS = {
 
 
 def build(bench: Bench, config: MachineConfig, engine: str) -> None:
-    """Follow one operation, any one, through the queue of an engine, and one parameter of one warp, any one.
+    """Follows an arbitrary operation through the queue of an engine, and an arbitrary parameter of one warp.
 
-    Only the warp that has its turn issues: no two ask for a queue in a cycle. Assumed of the sequencer: what
-    it issues names an engine with room or a parameter, a warp, and a place of the program memory; while it is
-    cleared it names warp 0 and issues nothing, nor in the cycle before.
+    Only the warp that has its turn issues, so no two operations enter a queue in one cycle. Assumptions about
+    the sequencer: what it issues names an engine with room or a parameter, a warp, and an address of the
+    program memory; while it is cleared it names warp 0 and issues nothing, nor in the previous cycle.
     """
     dut = bench.add(Issue(config), "dut")
     number, specs = ENGINES.index(engine), isa.of_engine(engine)
@@ -53,7 +53,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     waiting = levels[number]
     given = bench.value(port.valid & ~port.sets & (port.engine == number), "given")
     taken = bench.value(out.valid & out.ready, "taken")
-    enters = bench.past(given, "enters")  # one that waits but cannot be offered yet
+    enters = bench.past(given, "enters")  # an operation that waits but cannot be offered yet
     entered = bench.past(enters, "entered")  # another one
     took = bench.past(taken, "took")
     offers = (waiting != enters + entered) & ~took
@@ -69,7 +69,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     ahead, watched = Signal(range(depth + 1), name="ahead"), Signal(shape, name="watched")
     turn = bench.value(watching & (ahead == 0), "turn")
     begins = bench.value(~watching & pick & given, "begins")
-    fresh = bench.past(begins, "fresh")  # whether the one that is watched enters
+    fresh = bench.past(begins, "fresh")  # whether the watched operation enters
     with bench.m.If(watching):
         sync += [ahead.eq(ahead - (taken & ~turn)), watching.eq(~(taken & turn))]
     with bench.m.Elif(begins):
@@ -94,7 +94,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     def tied() -> Value:
         inside = [_Inside(bench, dut, name, depth) for name in ENGINES]
         counted = Cat(q.consistent & (q.count == n) for q, n in zip(inside, levels, strict=True))
-        # Entries leave out the bits of warp and pc that are always 0.
+        # Entries omit the bits of warp and pc that are always 0.
         kept = Signal(dut._entry(engine), name="watched_kept")
         queue = inside[number]
         bench.m.d.comb += Value.cast(kept).eq(
@@ -113,7 +113,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
 
 
 def _levels(bench: Bench, dut: Component, config: MachineConfig) -> list[Signal]:
-    """How many operations are in each queue or on the way to it; `room` must tell of them."""
+    """Number of operations in each queue or on the way to it; requires that `room` reflects it."""
     port, depth = dut.issue, config.queue_depth
     levels = [Signal(range(depth + 2), name=f"waiting_{name}") for name in ENGINES]
     bench.assume(~port.valid | (port.warp < config.warps))
@@ -133,10 +133,10 @@ def _levels(bench: Bench, dut: Component, config: MachineConfig) -> list[Signal]
 
 
 class _Parameter:
-    """One parameter of one warp, `owner`, any of those that the operations of an engine take.
+    """Models an arbitrary parameter of one warp, `owner`, among those that an engine's operations read.
 
-    `told` is what operations must find that issue now, with all bits that were given, once it is `known`: set
-    or cleared.
+    `told` is the value, with all bits given, that operations issued now must carry. It is valid once `known`:
+    set or cleared.
     """
 
     def __init__(self, bench: Bench, dut: Component, config: MachineConfig, names: Sequence[str]):
@@ -165,7 +165,7 @@ class _Parameter:
         self._cleared, self._sets = cleared, bench.past(sets, "parameter_set")
 
     def is_in(self, entry: Any, value: Value) -> Value:
-        """Whether an operation has this value as the parameter."""
+        """Whether an operation carries this value of the parameter."""
         fits = [
             ~this | (entry[name] == value[: isa.PARAMETERS[name].bits])
             for name, this in zip(self._names, self._one_of, strict=True)
@@ -174,7 +174,7 @@ class _Parameter:
 
     @property
     def consistent(self) -> Value:
-        """What the memory and the registers on the way to it always obey."""
+        """The invariant of the memory and the registers in front of it."""
         bench, dut = self._bench, self._dut
         rows = {name: bench.memory(dut, name)(self.owner) for name in self._names}
         port, sets = dut.issue, bench.register(dut, "sets")
@@ -193,7 +193,7 @@ class _Parameter:
 
 
 class _Inside:
-    """The registers of the queue of an engine, and its places: two registers at most, or a memory."""
+    """The registers of an engine's queue, and its waiting entries: one register, or a memory."""
 
     def __init__(self, bench: Bench, dut: Component, engine: str, depth: int):
         queue, self._depth, self._places = f"queue_{engine}", depth, max(depth - 1, 1)
@@ -210,11 +210,11 @@ class _Inside:
 
     @property
     def there(self) -> Value:
-        """How many are there, the one that is offered included, not counting what enters."""
+        """Number of entries in the queue, including the offered one but not the one that enters."""
         return Value.cast((self.count - self.enters)[: len(self.count)])
 
     def entry(self, number: Value) -> Value:
-        """The entry that so many others go before."""
+        """The entry with `number` others before it."""
         place = Value.cast(number - self._valid)
         waiting = (
             self._entry
@@ -225,7 +225,7 @@ class _Inside:
 
     @property
     def consistent(self) -> Value:
-        """What they always obey."""
+        """The invariant of the queue."""
         counts = (
             (self.count <= self._depth)
             & (self.count >= self.enters)
@@ -241,7 +241,7 @@ class _Inside:
 
 
 class _LateMemory(Component):
-    """A memory of parameters in which a new value stands a cycle late."""
+    """A parameter memory in which a new value appears one cycle late."""
 
     def __init__(self, *, shape: int, depth: int, **_: object):
         self._shape, self._depth, bits = shape, depth, (depth - 1).bit_length()
@@ -297,7 +297,7 @@ class OvertakingQueue(OperationQueue):
 
 
 def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
-    """The faults at the ports. A queue of one has no room anyway while it offers something."""
+    """The faults at the ports. A queue of one has no room anyway while it offers an operation."""
 
     def unbounded(m: Module, outer: Component, inner: Component) -> None:
         """A full queue shows room."""
@@ -314,7 +314,7 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
 
     def late(m: Module, outer: Component, inner: Component) -> None:
         """An operation is offered a cycle late if none was offered before."""
-        # Nothing else is wrong: an operation that was shown stays so until it is taken.
+        # Only the first cycle of an offer is hidden; after that it stays visible until it is taken.
         port, own = getattr(inner, engine), getattr(outer, engine)
         shown = past(m, port.valid)
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
@@ -346,7 +346,7 @@ def _port_faults(engine: str, depth: int) -> tuple[Fault, ...]:
 
 
 def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
-    """The faults of a queue of this depth: some want a second place, or a third."""
+    """The faults for a queue of this depth: some need a second or third entry."""
     queue = "hw.rtl.core.issue.OperationQueue"
     meaning = "an operation right after a parameter gets the old value"
     late = Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)})
@@ -365,12 +365,12 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
 
 
 def proof(config: MachineConfig, engine: str, *, depth: int | None = None) -> Proof:
-    """The proof for the queue of an engine, with its faults; one for another `depth` has that in its name."""
+    """The proof for the queue of an engine, with its faults; a different `depth` becomes part of its name."""
     name, title = f"issue-{engine.replace('_', '-')}", f"issue to {engine}"
     if depth is not None:
         config = config.replace(queue_depth=depth)
         name, title = f"{name}-{depth}", f"{title}, queue of {depth}"
     builds = partial(build, config=config, engine=engine)
-    # Yices does not end on a fault in the parameters of launches, of which there are most.
+    # Yices does not finish on a fault in the parameters of launches, which are the most numerous.
     solver = "bitwuzla" if engine == "cgra" else ""
     return Proof(name, title, STATEMENTS, builds, _faults(engine, config.queue_depth), 2, 10, solver)

@@ -27,7 +27,7 @@ REQUESTS = {
 
 
 def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: bool = False) -> None:
-    """Any operations, any windows that stay as they are, any stalls; with `patches`, only `load_b_conv`."""
+    """Any operations, any fixed windows, any stalls; with `patches`, only `load_b_conv`."""
     dut = bench.add(Loader(config, port), "dut")
     control, request = dut.control, dut.memory.request
     ran = engines.surroundings(bench, control, dut.windows)
@@ -37,7 +37,7 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     shift = log2(width)
 
     def permitted(address: Value) -> Value:
-        """Whether a word has a byte in a window open for reading."""
+        """Whether a word has a byte in a window that permits reading."""
         return Cat(
             w.read & (w.last >= w.first) & (address + (width - 1) >= w.first) & (address <= w.last)
             for w in dut.windows
@@ -65,9 +65,9 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
 def stages(
     bench: Bench, dut: Loader, ran: Value, permitted: Callable[[Value], Value], without_patches: bool
 ) -> dict[str, Value]:
-    """What the stages of the requests hold: parts of rows; what was compared with the windows is in one.
+    """Invariants of the request stages: each holds a part of a row; after the comparison, it is in a window.
 
-    A row that is not permitted is walked on, for two beats, but nothing of it is requested.
+    A row that is not permitted is walked for two more beats, but nothing of it is requested.
     """
     names = ("begin", "middle", "present", "wrong", "empty", "asks", "address")
     begin, middle, present, wrong, empty, asks, address = (
@@ -94,7 +94,7 @@ def stages(
 def _rows_in_stages(
     bench: Bench, dut: Loader, walk: rows.LoadWalk, op: Value, shift: int
 ) -> dict[str, Value]:
-    """Each stage holds a beat of a row, and two that follow each other are of the same one."""
+    """Each stage holds a beat of a row, and beats in successive stages belong to the same row."""
     names = ("middle", "present", "over", "moves", "first", "inside", "word", "address", "row", "row_last")
     middle, present, over, moves, first, inside, word, address, row, row_last = (
         bench.register(dut, f"requests/{n}") for n in names
@@ -104,7 +104,7 @@ def _rows_in_stages(
     def ends(first: Value) -> Value:
         return Value.cast(first + (op.inner - 1)[:16])
 
-    # The row in the last stage, and the words of the beats in the last two.
+    # The rows in the first stages and in the last one, and the words of the last two stages' beats.
     walked, second = rows.MemoryRow(first, ends(first)), rows.MemoryRow(row, row_last)
     third = rows.MemoryRow(Signal(32, name="ghost_first"), Signal(33, name="ghost_last"))
     second_word, third_word = (Signal(32 - shift, name=f"ghost_word{i}") for i in (2, 3))
@@ -141,7 +141,7 @@ def _rows_in_stages(
 
 
 def _patches_under_way(bench: Bench, dut: Loader) -> Value:
-    """Whether the walker of patches does anything."""
+    """Whether the patch walker is active."""
     names = ("preparing", "scanning", "settling", "deciding", "placing")
     return Cat(bench.register(dut, f"requests/patches/walker/{n}") for n in names).any()
 
@@ -155,7 +155,7 @@ COMPLETION = {
 
 
 def build_completion(bench: Bench, config: MachineConfig, port: str) -> None:
-    """Count the memory beats that operations must have, and the answers; operations are small."""
+    """Counts the memory beats that operations must have, and the answers; operations are small."""
     dut = bench.add(Loader(config, port), "dut")
     control, op, sync = dut.control, dut.control.operation.payload, bench.m.d.sync
     request, response = dut.memory.request, dut.memory.response
@@ -179,7 +179,7 @@ def build_completion(bench: Bench, config: MachineConfig, port: str) -> None:
 
 
 def _only(bench: Bench, control: Component, port: str, patches: bool) -> None:
-    """Assume operations of the kind that a proof is about."""
+    """Assumes operations of the kind that a proof covers."""
     operation = control.operation
     if port == "load_b":
         is_patches = operation.payload.variant == VARIANT
@@ -230,7 +230,7 @@ def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
 
 
 def _later(faults: tuple[Fault, ...], cycles: int) -> tuple[Fault, ...]:
-    """Faults that are noticed so many cycles later."""
+    """The same faults, with this many more cycles until they are noticed."""
     return tuple(dataclasses.replace(fault, depth=fault.depth + cycles) for fault in faults)
 
 

@@ -10,15 +10,15 @@ from hw.formal.bench import Bench, Sabotage
 
 
 class Method(enum.Enum):
-    """How far a proof reaches."""
+    """The reach of a proof."""
 
-    INDUCTION = "induction"  # all reachable states, however long the way there
+    INDUCTION = "induction"  # all reachable states, at any distance from reset
     BOUNDED = "bounded"  # every run of at most `depth` cycles from reset
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault to plant, and the statement that must notice it within `depth` cycles."""
+    """A fault to plant, and the statement that must fail because of it within `depth` cycles."""
 
     name: str
     meaning: str
@@ -30,7 +30,7 @@ class Fault:
 def planted(
     name: str, breaks: str, alter: Callable[..., object], depth: int = Fault.depth, replaces: str = ""
 ) -> Fault:
-    """A fault at the ports of a component, or in place of what `replaces` names; its docstring says what."""
+    """A fault at a component's ports, or in place of `replaces`; the docstring of `alter` describes it."""
     meaning = (alter.__doc__ or "").removesuffix(".")
     sabotage = Sabotage(replaced={replaces: alter}) if replaces else Sabotage(alter)  # type: ignore[arg-type]
     return Fault(name, meaning[:1].lower() + meaning[1:], breaks, sabotage, depth)
@@ -40,10 +40,10 @@ def planted(
 class Proof:
     """Statements about one component, proved together.
 
-    `statements` says what each name that `build` requires means. `induction` is the length of an induction.
-    Where it is 0, every run of `bounded` cycles from reset is searched instead. Where an induction fails,
-    such a search (if `bounded` is not 0) tells whether statements are wrong or only the invariants. `solver`
-    names one that this proof needs, where the one for the method does not end.
+    `statements` explains each name that `build` requires. `induction` is the length of the induction; if it
+    is 0, all runs of `bounded` cycles from reset are searched instead. If an induction does not close, such a
+    search (if `bounded` is not 0) shows whether a statement is wrong or only an invariant. `solver` names the
+    solver that this proof needs, if the default for its method does not finish.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Proof:
         return self.induction or self.bounded
 
     def bench(self, fault: Fault | None = None, *, bounded: bool = False) -> Bench:
-        """The module to be proved; with a fault, only the statement that must notice it."""
+        """The module to be proved; with a fault, only the statement that must fail."""
         if fault is None:
             bench = Bench(induction=self.method is Method.INDUCTION and not bounded)
             self.build(bench)

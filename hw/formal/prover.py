@@ -18,7 +18,7 @@ from hw.formal.bench import TOP, UNRESET
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.tools import Tools
 
-#: Seconds after which a solver is given up; the longest proof takes about 160.
+#: Time limit of a solver in seconds; the longest proof takes about 160.
 TIME_LIMIT = 600
 
 _FAILED = re.compile(rf"(?:Assert failed in|failed assertion) {TOP}\.(\w+)")
@@ -26,11 +26,11 @@ _FAILED = re.compile(rf"(?:Assert failed in|failed assertion) {TOP}\.(\w+)")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one proof (`fault` is None) or of the search for one planted fault.
+    """The result of one proof (`fault` is None) or of the search for one planted fault.
 
-    `holds` says whether it came out as it must: the proof succeeded, the fault was found. `failed` are the
-    statements that broke, `trace` the counterexample (VCD), `reason` what went wrong otherwise. `open` says
-    that nothing was refuted: the induction only did not close.
+    `holds`: the proof succeeded, or the fault was found. `failed`: the statements that failed. `trace`: the
+    counterexample (VCD). `reason`: what else went wrong. `open`: nothing was refuted, but the induction did
+    not close.
     """
 
     proof: str
@@ -47,10 +47,10 @@ class Outcome:
 
 
 def run(proof: Proof, fault: Fault | None, tools: Tools, folder: Path) -> Outcome:
-    """Prove, or look for a fault; files go to a folder of its own below `folder`.
+    """Proves, or searches for a fault; the files go to a folder of its own below `folder`.
 
-    An induction that does not fit the component is no proof. If the proof names a bounded depth, the outcome
-    says how far its statements hold nevertheless: in `method`, `depth` and `reason`.
+    An induction that does not close is not a proof. If the proof has a bounded depth, the outcome then says
+    how far its statements hold: in `method`, `depth` and `reason`.
     """
     if fault is not None:
         return _run(proof, fault, Method.BOUNDED, fault.depth, tools, folder)
@@ -84,7 +84,7 @@ def _run(
     try:
         text = proof.bench(fault, bounded=method is Method.BOUNDED).rtlil()
     except (InputError, AttributeError, KeyError) as error:
-        # An invariant or fault names what is no longer there.
+        # An invariant or fault names something that no longer exists.
         reason = str(error) if isinstance(error, InputError) else f"the bench does not fit: {error!r}"
         return outcome(False, reason=reason)
     instead = "-bounded" if fault is None and method is not proof.method else ""
@@ -102,7 +102,7 @@ def _run(
     failed = tuple(dict.fromkeys(_FAILED.findall(log)))
     status = place / "run" / "status"
     verdict = status.read_text(encoding="utf-8").split()[0] if status.is_file() else "ERROR"
-    # The step of an induction may have a trace too, of states that no run reaches; the basis goes first.
+    # The induction step may also have a trace, of states that no run reaches; the base case has precedence.
     traces = [place / "run" / "engine_0" / f"trace{kind}.vcd" for kind in ("", "_induct")]
     trace = next((str(t) for t in traces if t.is_file()), None)
     if fault:
@@ -121,13 +121,13 @@ def _run(
 
 
 def _processor_seconds() -> float:
-    """What this process and the programs that it has called have used so far."""
+    """Processor time that this process and its child processes have used so far."""
     return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def _script(method: Method, depth: int, solver: str) -> str:
-    # Memories and registers that no reset reaches begin with anything, as they do in a second run. Without
-    # `-norom` a table would become a memory, whose contents an induction takes for arbitrary.
+    # Memories and registers that no reset reaches begin with arbitrary values, as in a second run. Without
+    # `-norom` a lookup table would become a memory, whose contents an induction treats as arbitrary.
     mode = "prove" if method is Method.INDUCTION else "bmc"
     return f"""[options]
 mode {mode}

@@ -19,13 +19,13 @@ class MemoryRow:
     last: Value
 
     def is_same(self, other: MemoryRow) -> Value:
-        """Whether it is another one."""
+        """Whether both rows are the same."""
         return (self.first == other.first) & (self.last == other.last)
 
     def holds(self, starts: Value, word: Value, shift: int) -> Value:
-        """Whether a beat in this word is its first, or lies behind that and not beyond its end.
+        """Whether a beat in this word is the row's first, or a later one within the row.
 
-        Of a row that crosses the end of memory, which is in no window, any later one may be anywhere.
+        If the row crosses the end of memory, and so is in no window, later beats may be anywhere.
         """
         place = word << shift
         behind = self.last[32] | ((place > self.first) & (place <= self.last))
@@ -33,10 +33,10 @@ class MemoryRow:
 
 
 class LoadWalk:
-    """Registers of the `LoadWalker` at `path` inside a component, and what they say of the present beat.
+    """Registers of the `LoadWalker` at `path` inside a component, interpreted for the current beat.
 
-    `left` counts the bytes of the segment from the beginning of the present beat's word on; `op` is the
-    operation. `flags` says that what is kept of the operation agrees with it.
+    `_left` counts the bytes of the segment from the start of the current beat's word; `op` is the operation.
+    `_flags` says that the registers derived from the operation agree with it.
     """
 
     def __init__(self, bench: Bench, dut: Component, path: str, op: Value, width: int):
@@ -57,7 +57,7 @@ class LoadWalk:
         )
 
     def fits(self, row: MemoryRow, following: Value) -> Value:
-        """Whether it walks this row; `following` is the number of the word behind that of the beat before."""
+        """Whether it walks this row; `following` is the word after that of the previous beat."""
         shift = self._shift
         word = Mux(self.first_of_row, row.first[shift:], following)[: 32 - shift]
         begins = Mux(self.first_of_row, row.first[:shift], 0)

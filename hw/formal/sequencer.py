@@ -1,4 +1,4 @@
-"""Proof of the sequencer: turns go round, and in its turn a warp executes the instruction at its pc."""
+"""Proof of the sequencer: turns are round-robin, and each turn executes the instruction at the warp's pc."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STATEMENTS = {
     "happens in turns that belong to no warp",
     "held_for_a_reason": "a warp that has not halted and is not dividing issues or raises an error in "
     "its turn, unless its own instruction stalls. These stall: a `wait` without a token, a `signal` "
-    "while the most are pending, and an operation without room in its queue or while another of the "
-    "warp is outstanding",
+    "while the maximum number is pending, and an operation without room in its queue or while another of "
+    "the warp is outstanding",
     "does_what_stands_there": "what a warp issues, takes and signals in its turn, and whether its "
     "instruction is illegal, follows from the word at its pc in its own program",
     "goes_on": "a warp starts at pc 0, and its pc stays until its instruction issues. Then it advances, "
@@ -54,13 +54,13 @@ _RESULTS = tuple(n for n, s in isa.INSTRUCTIONS.items() if s.semantics is not No
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Any program of one warp, any one: one place of it, any one, holds one word, any one.
+    """Any program of an arbitrary warp, with an arbitrary word at one arbitrary address.
 
-    What the others hold, and the programs of other warps, may be something else in every cycle. Statements
-    about an instruction are about that of this place. What a multiplication gives does not matter: something
-    simpler stands in. Assumed of the host: a reset, `period` cycles in which no warp runs, then one run of
-    the warps that are enabled, which ends three cycles after an error; of engines: completions only of
-    operations that the warp has issued.
+    The words at other addresses, and the programs of other warps, may differ in every cycle. Statements about
+    an instruction concern the one at this address. The results of multiplications do not matter, so a simpler
+    function replaces the multiplier. Assumptions about the host: a reset, `period` cycles in which no warp
+    runs, then one run of the enabled warps, which ends three cycles after an error. Assumption about engines:
+    only operations that the warp has issued complete.
     """
     watch = Watch(bench, config)
     dut, turns, word, here = watch.dut, watch.turns, watch.word, watch.here
@@ -84,11 +84,11 @@ def build(bench: Bench, config: MachineConfig) -> None:
     carried = ~issue.valid | ((issue.pc == dut.pc) & (issue.warp == dut.turn))
     bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
 
-    erred = Signal(name="erred")  # the watched warp
+    erred = Signal(name="erred")  # the watched warp had an error
     bench.m.d.sync += erred.eq(erred | (turns.own & dut.error))
     after = (erred & turns.own) | watch.over
     bench.require("nothing_after_error", ~after | ~(active | dut.error))
-    # Its next turn is more than two cycles after the one with the error.
+    # Its next turn comes more than two cycles after the one with the error.
     late = turns.wait() >= config.derived.period - Mux(watch.failed_before, 2, 1)
     bench.invariant("erred", lambda: ~erred | (watch.failed & (watch.over | late)))
     bench.require("error_does_not_issue", ~dut.error | ~(dut.issued | dut.take))
@@ -104,7 +104,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
 
 def _turns(bench: Bench, watch: Watch) -> Signal:
-    """Whose turn it is, and what may hold a warp in it; returns whether the watched one surely goes on."""
+    """Whose turn it is, and what may hold the warp; returns whether the watched warp surely continues."""
     dut, turns = watch.dut, watch.turns
     stalls = bench.value(dut.stall_channel | dut.stall_engine, "stalls")
     happens = Cat(dut.issued, dut.issue.valid, dut.take, dut.fire, dut.error, stalls).any()
@@ -118,7 +118,7 @@ def _turns(bench: Bench, watch: Watch) -> Signal:
     behind = watch.is_any(*_ENGINES) & (~room | (watch.operations != 0))
     full = watch.is_any("signal") & (watch.waiting == isa.TIMING.pending_signals)
     reason = Mux(dut.stall_channel, watch.is_any("wait") & ~dut.token, full | behind)
-    # Whether it is certain that the watched warp has neither halted nor divides.
+    # Whether the watched warp has certainly neither halted nor is dividing.
     goes, pauses = Signal(init=1, name="goes"), watch.is_any("halt", *_DIVIDES)
     with bench.m.If(turns.own & (dut.issued | dut.error)):
         bench.m.d.sync += goes.eq(dut.issued & (dut.void | (watch.here & ~pauses)))
@@ -128,7 +128,7 @@ def _turns(bench: Bench, watch: Watch) -> Signal:
 
 
 def _instruction(bench: Bench, watch: Watch) -> None:
-    """What a warp issues or signals is what its word says."""
+    """What a warp issues or signals follows from its word."""
     dut, word, issue, here = watch.dut, watch.word, watch.dut.issue, watch.here
     is_set, is_operation = watch.is_any("param", "parami"), watch.is_any(*_ENGINES)
     named = [
@@ -166,7 +166,7 @@ def _instruction(bench: Bench, watch: Watch) -> None:
 
 
 def _next(bench: Bench, watch: Watch) -> Callable[[Value], Value]:
-    """Where the watched warp stands in its next turn: whether it may be at a pc."""
+    """The pc of the watched warp in its next turn; returns a function: whether it may be at a pc."""
     dut, word, here, bits = watch.dut, watch.word, watch.here, len(watch.place)
     loops = watch.loops.made
     behind = watch.place + 1
@@ -194,7 +194,7 @@ def _next(bench: Bench, watch: Watch) -> Callable[[Value], Value]:
 
 
 def _operands(bench: Bench, watch: Watch) -> tuple[list[Value], list[Value]]:
-    """Which registers were read three cycles before the turn, and that their values are the operands."""
+    """The registers read three cycles before the turn; their values must be the operands."""
     dut, word, issue, registers = watch.dut, watch.word, watch.dut.issue, watch.registers.made
     named = Cat(*registers.numbers, registers.warp)
     names: list[Value] = [named]
@@ -220,12 +220,12 @@ def _operands(bench: Bench, watch: Watch) -> tuple[list[Value], list[Value]]:
 
 
 def _fields(word: Value) -> Value:
-    """The registers that the fields of a word name, without the predicate."""
+    """The registers named by the fields of a word, without the predicate."""
     return Cat(word[low : low + isa.PREDICATE_BITS] for low in REGISTER_FIELDS)
 
 
 def _results(bench: Bench, watch: Watch, goes: Signal) -> tuple[Signal, Signal]:
-    """Writes of the watched warp's registers, and that there are none but in the cycle behind a turn."""
+    """Register writes of the watched warp, which come only in the cycle after a turn."""
     dut, turns, registers = watch.dut, watch.turns, watch.registers.made
     rd = field(watch.word, "li", "rd")
     begins = bench.value(watch.here & watch.executes & watch.is_any(*_DIVIDES), "division_begins")
@@ -234,7 +234,7 @@ def _results(bench: Bench, watch: Watch, goes: Signal) -> tuple[Signal, Signal]:
         bench.m.d.sync += [left.eq(isa.DIV_TURNS - 1), target.eq(rd)]
     with bench.m.Elif(turns.own & (left != 0)):
         bench.m.d.sync += left.eq(left - 1)
-    # What is certain of the write that follows a turn of the watched warp: there is one, or none.
+    # What is certain about the write after a turn of the watched warp: that there is one, or none.
     must, never = Signal(name="must_write"), Signal(name="never_writes")
     to = Mux(left != 0, target, rd)
     issues = watch.here & dut.issued

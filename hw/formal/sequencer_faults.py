@@ -39,7 +39,7 @@ def _other_program(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _fetches_before(m: Module, outer: Component, inner: Component) -> None:
-    """An instruction is fetched with the pc of the warp before."""
+    """An instruction is fetched with the pc of the previous warp."""
     m.d.comb += outer.fetch_pc.eq(past(m, inner.fetch_pc))
 
 
@@ -49,7 +49,7 @@ def _moves_others(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _operands_before(m: Module, outer: Component, inner: Component) -> None:
-    """The first operand is that of the warp before."""
+    """The first operand is that of the previous warp."""
     m.d.comb += outer.issue.values[0].eq(past(m, inner.issue.values[0]))
 
 
@@ -59,7 +59,7 @@ def divides_for_others(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _asks_late(m: Module, outer: Component, inner: Component) -> None:
-    """A warp asks for the channel of the warp before it."""
+    """A warp asks for the channel of the previous warp."""
     m.d.comb += outer.ask.eq(past(m, inner.ask))
 
 
@@ -84,8 +84,8 @@ def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
-    """The pc counts on after the last word of the memory."""
-    # The first word of the memory counts as the one behind its last.
+    """The pc keeps counting after the last word of the memory."""
+    # The first word of the memory is taken for one after the last.
     m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_pc))
 
 
@@ -120,7 +120,7 @@ def _through_together(m: Module, outer: Component, inner: Component) -> None:
 
 
 def faults(config: MachineConfig) -> tuple[Fault, ...]:
-    """All, each to be found within a few rounds of turns; the first is that in which the warps fetch."""
+    """All faults, each to be found within a few rounds of turns; the first round only fetches."""
     two, three = 2 * config.derived.period + 2, 3 * config.derived.period + 2
     ring, divider = "hw.rtl.core.sequencer.Ring", "hw.rtl.core.sequencer.Divider"
     return (

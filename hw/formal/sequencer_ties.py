@@ -20,14 +20,14 @@ from hw.rtl.core.signals import COUNT_BITS
 def invariants(
     bench: Bench, config: MachineConfig, watch: Watch, model: Model
 ) -> dict[str, Callable[[], Value]]:
-    """All by name; they are called only if there is an induction."""
+    """All invariants by name; they are only called if there is an induction."""
     ties = _Ties(bench, config, watch, model)
     names = ("turns", "fetched", "decoded", "read", "warp", "division", "pending", "through")
     return {name: getattr(ties, name) for name in names}
 
 
 class _Ties:
-    """Looks into the sequencer; each method is an invariant."""
+    """Access to the registers of the sequencer; each public method is an invariant."""
 
     def __init__(self, bench: Bench, config: MachineConfig, watch: Watch, model: Model):
         self._bench, self._config, self._watch, self._model = bench, config, watch, model
@@ -37,24 +37,24 @@ class _Ties:
         return self._bench.view(self._dut, "now").shape()  # type: ignore[union-attr, no-any-return]
 
     def _ahead(self, cycles: int) -> Any:
-        """What the ring holds of the warp that has its turn after so many cycles."""
+        """The ring entry of the warp whose turn comes in `cycles` cycles."""
         place = self._bench.signal(self._dut, f"context{self._period - 1 - cycles}")
         return data.View(self._layout(), place)
 
     @property
     def _context(self) -> Any:
-        """What the ring holds of the watched warp."""
+        """The ring entry of the watched warp."""
         return self._watch.turns.state(self._dut, "context", self._layout())
 
     def _stages(self) -> dict[int, Any]:
-        """Instructions by the cycles before their turn."""
+        """The instructions in the pipeline, by cycles before their turn."""
         names = {VALUES: "coming", EXECUTE: "decoded", 0: "decoded_now"}
         return {
             ahead: data.View(Decoded, self._bench.signal(self._dut, name)) for ahead, name in names.items()
         }
 
     def _is_filled(self, ahead: int) -> Value:
-        """Whether what is so many cycles before its turn was fetched."""
+        """Whether the stage `ahead` cycles before the turn holds a fetched instruction."""
         return Value.cast(self._watch.age >= FETCH - ahead)
 
     def turns(self) -> Value:
@@ -66,7 +66,7 @@ class _Ties:
         ).all()
 
     def fetched(self) -> Value:
-        """What is in the pipeline stands in the program where the warp's pc is."""
+        """The words in the pipeline are those at the pc of their warp."""
         watch, word = self._watch, self._bench.register(self._dut, "word")
         asked = self._ahead(FETCH - 1)
         right = [watch.asked == Cat(asked.pc, asked.warp)]
@@ -83,7 +83,7 @@ class _Ties:
         return Cat(*right).all()
 
     def decoded(self) -> Value:
-        """What is known of instructions was worked out from their words."""
+        """The decoded signals match the words of their instructions."""
         told = []
         for ahead, stage in self._stages().items():
             from_word = known(self._bench.value(stored(self._config, stage.word), f"stored{ahead}"))
@@ -105,7 +105,7 @@ class _Ties:
         )
 
     def read(self) -> Value:
-        """What was read from the registers is in the pipeline."""
+        """The operands in the pipeline are what was read from the registers."""
         watch, bench, dut = self._watch, self._bench, self._dut
         names, values = self._model.names, self._model.values
         numbers, bits = len(REGISTER_FIELDS) + 1, len(names[0])
@@ -132,13 +132,13 @@ class _Ties:
         return Cat(*right).all()
 
     def warp(self) -> Value:
-        """The watched warp stands where it must."""
+        """The pc of the watched warp is where it must be."""
         model, context = self._model, self._context
         goes = ~model.goes | ~(context.halted | context.divides)
         return (model.erred | model.goes_on(context.pc)) & goes
 
     def division(self) -> Value:
-        """A division is under way exactly where a warp divides."""
+        """A division is active exactly if its warp is dividing."""
         watch, context = self._watch, self._context
         layout = self._bench.view(self._dut, "divider/now").shape()
         state = watch.turns.state(self._dut, "divider/state", layout)
@@ -152,7 +152,7 @@ class _Ties:
         return under_way & Cat(*nobody).all() & mine & (left < isa.DIV_TURNS)
 
     def pending(self) -> Value:
-        """Signals of the watched warp that wait name channels that there are; its operations are counted."""
+        """Pending signals of the watched warp name existing channels; its operations are counted."""
         bench, dut, turns, config = self._bench, self._dut, self._watch.turns, self._config
         depth = isa.TIMING.pending_signals
         state = turns.state(dut, "pending/state", bench.view(dut, "pending/now").shape())
@@ -172,7 +172,7 @@ class _Ties:
         )
 
     def through(self) -> Value:
-        """A warp that is through waits for nothing."""
+        """A warp that is through has nothing pending."""
         bench, dut, watch = self._bench, self._dut, self._watch
         state = watch.turns.state(dut, "pending/state", bench.view(dut, "pending/now").shape())
         ended = self._context.halted & (state.count == 0) & (watch.operations == 0)

@@ -30,12 +30,12 @@ STATEMENTS = {
 
 
 def build(bench: Bench, config: MachineConfig) -> None:
-    """Follow one signal of one warp, any one, from its issue to its fire.
+    """Follows an arbitrary signal of an arbitrary warp from its issue to its fire.
 
-    Assumed of the sequencer: turns go round, and in its turn a warp that runs issues one instruction, a
-    signal only where there is room; of the engines: completions only of operations that the warp has issued,
-    and no more of these than a queue and an engine hold. What other warps do, and what completes for them,
-    may be anything.
+    Assumptions about the sequencer: turns are round-robin, and in its turn a running warp issues one
+    instruction, a signal only if there is room. Assumptions about the engines: only operations that the warp
+    has issued complete, and no more are outstanding than a queue and an engine hold. Other warps and their
+    completions may do anything.
     """
     dut = bench.add(PendingSignals(config), "dut")
     turns = Turns(bench, config)
@@ -90,7 +90,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
 @dataclass(frozen=True)
 class _Followed:
-    """The signal that is followed: whether there is one, those ahead of it, what it needs, what it is."""
+    """The followed signal: whether there is one, how many are ahead of it, what it needs, what it is."""
 
     watching: Value
     ahead: Value
@@ -108,10 +108,11 @@ def _tied(
     waiting: Value,
     followed: _Followed,
 ) -> Value:
-    """What the entries and counts of the watched warp always obey.
+    """The invariant of the watched warp's entries and counts.
 
-    What entries wait for grows from the oldest to the youngest. From when the i-th waits in vain on, the warp
-    issues no more operations than it takes turns for it and the i before it to fire.
+    The number of completions that an entry waits for grows from the oldest to the youngest. Once the i-th
+    entry waits in vain, the warp issues no more operations than the turns that this entry and the i before it
+    take to fire.
     """
     depth, most = isa.TIMING.pending_signals, _most(config)
     state = turns.state(dut, "state", bench.view(dut, "now").shape())
@@ -129,7 +130,7 @@ def _tied(
     ordered = []
     for i, one in enumerate(entries):
         following = operations if i == depth - 1 else Mux(waiting > i + 1, owes(entries[i + 1]), operations)
-        later = operations - owes(one)  # operations issued behind it
+        later = operations - owes(one)  # operations issued after it
         ordered.append((waiting <= i) | ((owes(one) <= following) & (later <= most + depth - 1 - i)))
     f, one = followed, entry(followed.ahead)
     needs = Mux(owes(one) > 0, owes(one) == f.needs, f.needs == 0)
@@ -144,7 +145,7 @@ def _tied(
 
 
 def _most(config: MachineConfig) -> int:
-    """Most operations of a warp that may be under way."""
+    """Maximum number of outstanding operations of a warp."""
     return config.queue_depth + isa.TIMING.in_flight + 1
 
 

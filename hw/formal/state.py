@@ -22,10 +22,10 @@ REGISTERS = {
 
 
 def build_registers(bench: Bench, config: MachineConfig) -> None:
-    """Follow one register of one warp, any one, and one of the five readers.
+    """Follows an arbitrary register of an arbitrary warp at one of the five read ports.
 
-    Assumed of the sequencer, which is in reset then: while registers are cleared none is written, and what
-    would be is 0 from the second cycle on.
+    Assumption about the sequencer, which is in reset then: while registers are cleared, none is written, and
+    the write data is 0 from the second cycle on.
     """
     dut = bench.add(RegisterFile(config), "dut")
     bits, sync = register_bits(config), bench.m.d.sync
@@ -75,7 +75,7 @@ LOOPS = {
 
 
 class _Loop:
-    """What a bench knows of an open loop of the watched warp."""
+    """An open loop of the watched warp, as the bench knows it."""
 
     def __init__(self, bits: int, after_bits: int, name: str):
         self.start, self.after = Signal(bits, name=f"{name}_start"), Signal(after_bits, name=f"{name}_after")
@@ -83,11 +83,11 @@ class _Loop:
 
 
 def build_loops(bench: Bench, config: MachineConfig) -> None:
-    """Keep the loops of one warp, any one, beside the machine.
+    """Models the loops of an arbitrary warp beside the machine.
 
-    Assumed of the sequencer: turns go round; `behind_ahead` is `behind` of the next cycle; a loop opens with
-    at least one iteration, only where one more may be open, and jumps do not open loops; in an idle turn
-    nothing is done.
+    Assumptions about the sequencer: turns are round-robin; `behind_ahead` is `behind` of the next cycle; a
+    loop opens with at least one iteration and only while one more may be open, and jumps open no loops;
+    nothing happens in an idle turn.
     """
     bits = (config.imem_words - 1).bit_length()
     after_bits = max(bits, isa.layout("loop")["length"].width) + 1
@@ -140,7 +140,7 @@ DIVIDER = {
 
 
 def build_divider(bench: Bench, config: MachineConfig) -> None:
-    """A divider for one warp, any one, beside the one for all: it stands still in the turns of the others."""
+    """Compares a divider for one arbitrary warp, enabled only in its turns, with the one for all warps."""
     dut = bench.add(Divider(config.derived.period), "dut")
     turns = Turns(bench, config)
     alone = Divider(1)
@@ -158,7 +158,7 @@ def _opens_for_others(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _looks_up_before(m: Module, outer: Component, inner: Component) -> None:
-    """The innermost loop is looked up for the warp that had the turn before."""
+    """The innermost loop is read for the warp that had the previous turn."""
     m.d.comb += inner.warp_ahead.eq(past(m, outer.warp_ahead))
 
 
@@ -168,7 +168,7 @@ def _one_more(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _full_for_all(m: Module, outer: Component, inner: Component) -> None:
-    """A warp sees all of its loops as open when those of the warp before are."""
+    """The loops of a warp count as all open when those of the previous warp are."""
     m.d.comb += outer.full.eq(past(m, inner.full))
 
 

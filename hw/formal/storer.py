@@ -24,12 +24,12 @@ WINDOWS = {
 
 
 def _pieces(strobe: Value) -> Value:
-    """How many runs of bytes are strobed."""
+    """Number of contiguous runs of strobed bytes."""
     return sum((strobe[i] & ~(strobe[i - 1] if i else 0))[0] for i in range(len(strobe)))
 
 
 def _fits(row: Value, align: Value, rows: Value, width: int) -> Value:
-    """Whether what is known of a row is right, for one that begins at `align`."""
+    """Whether the prepared values of a row are right, if it begins at `align`."""
     over = Value.cast(align + rows.rest)
     more = Mux(over > width, 2, over != 0)
     return (
@@ -41,14 +41,14 @@ def _fits(row: Value, align: Value, rows: Value, width: int) -> Value:
 
 
 def _known(rows: Value, following: Value) -> Value:
-    """Whether what is known of an operation's rows is right; `following` is the address of the next one."""
+    """Whether the prepared values of an operation's rows are right; `following` is the next row's address."""
     align = following[: len(rows.next)]
     words = (rows.no_word == (rows.whole == 0)) & (rows.one_word == (rows.whole == 1))
     return words & (rows.next == align) & (rows.over == align + rows.rest)
 
 
 def _prepared(bench: Bench, dut: Component, width: int) -> Value:
-    """Whether what is prepared of an operation is right, unless it is refused."""
+    """Whether a prepared operation is right, unless it is refused."""
     coming, shift = bench.view(dut, "coming"), log2(width)
     rows = coming.rows
     size = Value.cast((rows.whole << shift) + rows.rest)
@@ -61,7 +61,7 @@ def _prepared(bench: Bench, dut: Component, width: int) -> Value:
 
 
 def _walked(bench: Bench, dut: Component, width: int) -> Value:
-    """Whether walker, addresses and the check of windows agree about the present row."""
+    """Whether walker, addresses and the window check agree about the current row."""
     shift = log2(width)
     names = ("address", "following", "following_last", "stride", "permitted")
     first, following, following_last, stride, inside = (bench.register(dut, n) for n in names)
@@ -74,7 +74,7 @@ def _walked(bench: Bench, dut: Component, width: int) -> Value:
     span = Value.cast(size - 1)[:16]
     last = Value.cast(first + span)
     permitted = Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in dut.windows).any()
-    # Bytes of the row that are left from the beginning of the present beat's word on, and that word.
+    # Bytes of the row left from the start of the current beat's word, and the address of that word.
     left = Value.cast(((beats + extra) << shift) - Mux(present.end == 0, 0, width - present.end))
     word = Mux(begins, first[shift:], bench.view(dut, "read").beat + 1)[: 32 - shift] << shift
     row = (
@@ -97,7 +97,7 @@ def _walked(bench: Bench, dut: Component, width: int) -> Value:
 
 
 def build_windows(bench: Bench, config: MachineConfig) -> None:
-    """Any operations, any windows that stay as they are, any stalls."""
+    """Any operations, any fixed windows, any stalls."""
     dut = bench.add(Storer(config), "dut")
     control, request = dut.control, dut.memory.request
     engines.surroundings(bench, control, dut.windows)
@@ -151,7 +151,7 @@ COMPLETION = {
 
 
 def build_completion(bench: Bench, config: MachineConfig) -> None:
-    """Count the beats that operations must have, and the answers; operations are small."""
+    """Counts the beats that operations must have, and the answers; operations are small."""
     dut = bench.add(Storer(config), "dut")
     control, op, sync = dut.control, dut.control.operation.payload, bench.m.d.sync
     engines.surroundings(bench, control, dut.windows)
@@ -171,7 +171,7 @@ def build_completion(bench: Bench, config: MachineConfig) -> None:
     bench.require("completes_after_last_answer", ~known.turn | (answers == target))
 
 
-#: What the storer makes strobes with.
+#: The function with which the storer makes strobes.
 MASK = "hw.rtl.memory.storer.range_mask"
 
 
@@ -194,7 +194,7 @@ def _reads_suffice(m: Module, outer: Component, inner: Component) -> None:
 
 def _joined_windows(m: Module, outer: Component, inner: Component) -> None:
     """A row may reach from one window into another."""
-    # The first window's beginning is checked together with the second one's end.
+    # The start of the first window is checked together with the end of the second one.
     m.d.comb += inner.windows[0].last.eq(outer.windows[1].last)
 
 

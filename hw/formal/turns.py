@@ -11,9 +11,9 @@ from hw.formal.bench import Bench
 
 
 class Turns:
-    """Counts whose turn it is, warp 0 first, and follows one warp, any one: `own` tells that it has its turn.
+    """Counts turns from warp 0, and follows an arbitrary warp: `own` is 1 in its turns.
 
-    `phase` is the number of the turn, `idle` tells that no warp has it.
+    `phase` is the number of the turn; `idle` means that no warp has it.
     """
 
     def __init__(self, bench: Bench, config: MachineConfig):
@@ -27,19 +27,19 @@ class Turns:
         bench.invariant("phase", lambda: self.phase < self._period)
 
     def number(self, cycles: int) -> Value:
-        """The number of the turn after so many cycles, from 0 to less than `period`."""
+        """The number of the turn in `cycles` cycles, from 0 to `period` - 1."""
         late = self.phase >= self._period - cycles
         return Value.cast(Mux(late, self.phase + cycles - self._period, self.phase + cycles))[
             : len(self.phase)
         ]
 
     def warp(self, cycles: int = 0) -> Value:
-        """The warp that has its turn after so many cycles, fewer than `period`; 0 where none has it."""
+        """The warp whose turn comes in `cycles` cycles, fewer than `period`; 0 if none has it."""
         phase = self.number(cycles)
         return Value.cast(Mux(phase < self._warps, phase, 0))
 
     def wait(self) -> Value:
-        """The cycles until the watched warp has its turn: from 0 on."""
+        """Number of cycles until the watched warp's turn; 0 in its turn."""
         return Value.cast(
             Mux(
                 self.phase > self.watched, self.watched + self._period - self.phase, self.watched - self.phase
@@ -47,7 +47,7 @@ class Turns:
         )[: len(self.phase)]
 
     def state(self, dut: Component, path: str, layout: data.Layout | None = None) -> data.View | Value:
-        """What the ring `path` inside a component holds of the watched warp; for invariants only."""
+        """The entry of the watched warp in the ring `path` inside a component; for invariants only."""
         ahead = [self._bench.register(dut, f"{path}{i}") for i in reversed(range(self._period))]
         value = Value.cast(Array(ahead)[self.wait()])
         return value if layout is None else data.View(layout, value)

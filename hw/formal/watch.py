@@ -24,7 +24,7 @@ OPCODE = {name: spec.opcode for name, spec in isa.INSTRUCTIONS.items()}
 
 
 class _Product(Multiplier):
-    """Stands in for the multiplier: another result, after as many cycles."""
+    """Replaces the multiplier by a simpler function with the same latency."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -33,7 +33,7 @@ class _Product(Multiplier):
 
 
 class _Part:
-    """Makes a part of the sequencer as its source does, and keeps it: its ports are looked at."""
+    """Builds a part of the sequencer as usual, and keeps it so that the bench can observe its ports."""
 
     def __init__(self, name: str):
         self._make = getattr(sequencer, name)
@@ -45,12 +45,12 @@ class _Part:
 
 
 class Watch:
-    """One warp and one place of its program with its word, any ones, and what the warp does there.
+    """An arbitrary warp, an arbitrary address of its program with its word, and what the warp does there.
 
-    `runs` tells that it is the warp's turn in a run, `here` that its pc is the `place` too. `kept` is the
-    word as the program memory holds it. `executes` tells that the instruction issues and is not void.
-    `operations` are those of the warp that are not complete, `waiting` its signals that have not fired. `age`
-    counts the cycles since the reset, up to `period`.
+    `runs`: the warp has its turn in a run. `here`: its pc is also the `place`. `kept`: the word as program
+    memory stores it. `executes`: the instruction issues and is not void. `operations`: number of outstanding
+    operations of the warp. `waiting`: number of its pending signals. `age`: cycles since the reset, up to
+    `period`.
     """
 
     def __init__(self, bench: Bench, config: MachineConfig):
@@ -80,7 +80,7 @@ class Watch:
         return Cat(self.word[isa.OPCODE_LOW :] == OPCODE[name] for name in names).any()
 
     def _host(self) -> None:
-        """A reset, a round of turns, then one run of the enabled warps, over three cycles after an error."""
+        """Assumes a reset, a round of turns, one run of the enabled warps, over 3 cycles after an error."""
         bench, dut, period = self.bench, self.dut, self.config.derived.period
         self.age = Signal(range(period + 1), name="age")
         ran, self.failed = Signal(name="ran"), Signal(name="failed")
@@ -104,7 +104,7 @@ class Watch:
         bench.invariant("age", lambda: (self.age <= period) & (~ran | (self.age == period)))
 
     def _program(self) -> None:
-        """The word of the place comes whenever that is asked for; all words are as memories hold them."""
+        """Assumes that every fetch of the address returns its word, and that all words are as stored."""
         bench, dut = self.bench, self.dut
         self.place, self.word = bench.constant(len(dut.fetch_pc), "place"), bench.constant(32, "place_word")
         self.kept = bench.value(stored(self.config, self.word), "place_stored")
@@ -114,7 +114,7 @@ class Watch:
         bench.assume(self.is_stored(dut.word))
 
     def is_stored(self, word: Value) -> Value:
-        """Whether a word is as program memories hold it."""
+        """Whether a word is as program memories store it."""
         return word == stored(self.config, word[: isa.WORD_BITS])
 
     def _operations(self) -> None:
@@ -136,11 +136,11 @@ class Watch:
 
 @dataclass(frozen=True)
 class Model:
-    """What the bench knows of the watched warp, for invariants.
+    """The bench's model of the watched warp, for invariants.
 
-    `goes` tells that it has surely neither halted nor divides, `erred` that it had an error, `goes_on`
-    whether a pc is one at which it may stand. `names` and `values` are what was asked of the registers, and
-    what they gave, 0, 1, 2 and 3 cycles ago. `left` are the turns of its division, `target` is the register.
+    `goes`: it has certainly neither halted nor is dividing. `erred`: it had an error. `goes_on`: whether it
+    may be at a pc. `names` and `values`: what was read from the registers, and the results, 0, 1, 2 and 3
+    cycles ago. `left`: turns left of its division. `target`: the register of the division.
     """
 
     goes: Signal

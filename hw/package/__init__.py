@@ -14,7 +14,7 @@ from hw.package.text import filled
 
 
 def ports(verilog: str, top: str) -> list[dict[str, Any]]:
-    """Ports of a top of generated Verilog, with direction and width."""
+    """Ports of a top module of generated Verilog, with direction and width."""
     body = verilog[verilog.index(f"\nmodule {top}(") :]
     found = re.findall(
         r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", body[: body.index("\nendmodule")], re.MULTILINE
@@ -48,7 +48,7 @@ def isa_page() -> str:
 
 
 def isa_dict() -> dict[str, Any]:
-    """The instruction set as an object for JSON."""
+    """The instruction set as a JSON object."""
     return {
         "word_bits": isa.WORD_BITS,
         "formats": {
@@ -80,5 +80,5 @@ def csr_page(config: MachineConfig) -> str:
 
 
 def fields_page() -> str:
-    """The fields of a machine."""
+    """The reference page of a machine's fields."""
     return filled("fields.md", fields=[f for f in FIELDS.values() if f.name != "name"])

@@ -10,13 +10,13 @@ from hw.config import MachineConfig
 from hw.package import csr_page
 from hw.package.text import filled
 
-#: Names of the files of `register_files`.
+#: Names of the files that `register_files` makes.
 REGISTERS = ("heald.rdl", "heald.h", "heald.xml", "csr.md")
 _ACCESS = {"ro": "r", "rw": "rw", "wo": "w"}
 
 
 def system_rdl(config: MachineConfig) -> str:
-    """The registers of a machine in SystemRDL 2.0; those that never change have their value as reset."""
+    """The registers of a machine in SystemRDL 2.0; constant registers have their value as reset."""
     return filled(
         "heald.rdl",
         config=config,
@@ -29,12 +29,12 @@ def system_rdl(config: MachineConfig) -> str:
 
 
 def register_files(config: MachineConfig) -> dict[str, str]:
-    """The register map by name of the file: SystemRDL, C header, IP-XACT, page of Markdown.
+    """The register map by file name: SystemRDL, C header, IP-XACT, Markdown page.
 
-    The header has a structure of the registers, `heald_t`, with masks, places and resets of their fields.
-    PeakRDL leaves enumerations out of it, so the causes of errors are ours.
+    The header has a struct of the registers, `heald_t`, and masks, positions and resets of their fields.
+    PeakRDL omits enumerations, so Heald adds the error causes itself.
     """
-    from peakrdl_cheader.exporter import CHeaderExporter  # the compiler behind it takes time to import
+    from peakrdl_cheader.exporter import CHeaderExporter  # slow to import, because of the compiler behind it
     from peakrdl_ipxact import IPXACTExporter
     from systemrdl import RDLCompiler
 

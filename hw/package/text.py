@@ -1,4 +1,4 @@
-"""Renders templates: pages of Markdown, a C header, descriptions for other tools."""
+"""Renders templates: Markdown pages, a C header, descriptions for other tools."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def _environment(package: str) -> jinja2.Environment:
     )
     found.filters |= {
         "count": lambda value: f"{value:,}",
-        # A bar would end the cell of a table, this a comment of C.
+        # A bar would end a table cell, `*/` a C comment.
         "cell": lambda text: text.replace("|", "\\|"),
         "comment": lambda text: text.replace("*/", "* /").replace("\n", " "),
-        # Strings and lists of YAML may be those of JSON.
+        # Strings and lists of JSON are valid YAML.
         "quoted": json.dumps,
     }
     return found
 
 
 def filled(template: str, package: str = "hw.package", **values: Any) -> str:
-    """A template of a package's folder `templates` with the values that it names."""
+    """Renders a template of a package's folder `templates` with the values that it names."""
     return _environment(package).get_template(template).render(**values)

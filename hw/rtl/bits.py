@@ -9,7 +9,7 @@ def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Val
     """`value`, in units of `unit` bits, rotated towards higher positions by `amount` units.
 
     The number of units must be a power of two; `amount` is taken modulo it. Each stage is a signal of its
-    own, since an expression that is used twice would be built twice.
+    own, because an expression that is used twice would be built twice.
     """
     return _rotate(m, value, amount, unit, None, left=True)
 
@@ -17,7 +17,7 @@ def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Val
 def rotate_right(
     m: Module, value: Value, amount: Value, *, unit: int = 8, stages: range | None = None
 ) -> Value:
-    """The inverse of `rotate_left`, or a part of it: the `stages` of these bits of `amount`."""
+    """The inverse of `rotate_left`; with `stages`, only the part for these bits of `amount`."""
     return _rotate(m, value, amount, unit, stages, left=False)
 
 
@@ -26,7 +26,7 @@ def _rotate(m: Module, value: Value, amount: Value, unit: int, stages: range | N
     turn = Signal(max(1, stages.stop), name="rotate_amount")
     current = Signal(len(value), name="rotate_in")
     m.d.comb += [turn.eq(amount), current.eq(value)]
-    # Left: what is padded at the end spreads slowly. Right: what is cut off at the end is dropped early.
+    # Left: padding at the end spreads slowly. Right: bits cut off at the end are dropped early.
     for stage in stages if left else reversed(stages):
         step = (1 << stage) * unit
         moved = Cat(current[-step:], current[:-step]) if left else Cat(current[step:], current[:step])
@@ -37,34 +37,34 @@ def _rotate(m: Module, value: Value, amount: Value, unit: int, stages: range | N
 
 
 def range_mask(first: Value, end: Value, width: int) -> Value:
-    """Bits i of `width` with first <= i < end, for unsigned `first` and `end`."""
+    """Mask of `width` bits in which bit i is 1 if first <= i < end, both unsigned."""
     return from_mask(first, width) & ~from_mask(end, width)
 
 
 def from_mask(first: Value, width: int) -> Value:
-    """Bits i of `width` with i >= first, for an unsigned `first`."""
+    """Mask of `width` bits in which bit i is 1 if i >= first, unsigned."""
     ones = (1 << width) - 1
     return lookup(first, [(ones << n) & ones for n in range(1 << len(first))], width)
 
 
 def reaches(a: Value, b: Value) -> Value:
-    """`a >= b` for unsigned values of equal width, with a carry chain instead of a tree."""
+    """`a >= b` for unsigned values of equal width, with a carry chain instead of a LUT tree."""
     return ~(a - b)[len(a)]
 
 
 def lookup(index: Value, results: list[int], width: int) -> Value:
-    """`results[index]` in `width` bits; for few bits, it is smaller than a sum or a comparison."""
+    """`results[index]` in `width` bits; for a short index, smaller than an adder or a comparator."""
     tables = [sum((r >> bit & 1) << i for i, r in enumerate(results)) for bit in range(width)]
     return Cat(Const(table, len(results)).bit_select(index, 1) for table in tables)
 
 
 def total(a: Value, b: Value, carry: Value) -> Value:
-    """`a + b` and a bit, signed, in one carry chain."""
+    """`a + b + carry`, signed, in one carry chain."""
     return (Cat(1, a).as_signed() + Cat(carry, Value.cast(b), 0).as_signed())[1:].as_signed()
 
 
 def difference(a: Value, b: Value, borrow: Value) -> Value:
-    """`a` minus an unsigned `b` and a bit, signed, in one carry chain."""
+    """`a - b - borrow` for an unsigned `b`; the result is signed, in one carry chain."""
     return (Cat(1, a).as_signed() + Cat(~borrow, ~Value.cast(b), 1).as_signed())[1:].as_signed()
 
 
@@ -80,37 +80,37 @@ def log2(value: int) -> int:
 
 
 def place_bits(size: int) -> int:
-    """Number of bits of a `place` in a range of `size` (a power of two)."""
+    """Width of a `place` in a range of `size` (a power of two)."""
     return log2(size) + 1
 
 
 def place(value: Value, size: int) -> Value:
-    """The position of an unsigned value in a range of `size`, a power of two, in `place_bits(size)` bits.
+    """An unsigned value as a position in a range of `size`, a power of two, in `place_bits(size)` bits.
 
-    The highest bit says that it is beyond; then the other bits have no meaning, and sums with it are beyond
-    too.
+    The highest bit is 1 if the value is out of range. The other bits then have no meaning, and sums with the
+    value must count as out of range too.
     """
     bits = log2(size)
     return Cat(value[:bits], value[bits:].any())
 
 
 def at_most(value: Value, limit: int) -> Value:
-    """`value <= limit` of an unsigned value and a power of two, without a subtraction."""
+    """`value <= limit` for an unsigned value and a power of two, without a subtraction."""
     bits = log2(limit)
     return ~value[bits:].any() | (~value[bits + 1 :].any() & ~value[:bits].any())
 
 
 def where(select: Value, value: Value) -> Value:
-    """The value if a bit is 1, else 0.
+    """The value if `select` is 1, else 0.
 
-    It is a multiplexer, not a mask: replicating the bit for every bit of the value would make a machine's
-    Verilog half as long again.
+    This is a multiplexer and not a mask: replicating `select` for every bit would make the Verilog of a
+    machine half as long again.
     """
     return Mux(select, value[:], 0)
 
 
 def one_of(select: Value, values: list[Value]) -> Value:
-    """The value whose bit of `select` is 1; 0 if there is none, undefined if there are several."""
+    """The value whose bit of `select` is 1; 0 if none is, undefined if several are."""
     shape = len(values[0])
     chosen: Value = Const(0, shape)
     for i, value in enumerate(values):

@@ -1,8 +1,8 @@
 """The interface between the CGRA and the rest of the machine.
 
-The grid takes `cgra` operations like every engine. It reads the accumulator's rows, the scratchpad and the
-output buffer where array and storer leave their banks free, and writes the output buffer. A machine without
-a grid refuses the instruction.
+The CGRA takes `cgra` operations like every engine. It reads rows of the accumulator, the scratchpad and the
+output buffer from banks that the array and the storer leave free, and writes the output buffer. A machine
+without a CGRA refuses the instruction.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from hw.rtl.memory.buffer import BankedWrite, WordRead
 
 
 def store_layout(config: MachineConfig) -> data.StructLayout:
-    """A store that is served: byte address in the output buffer, and the value (the lowest byte of bytes)."""
+    """A store in the cycle in which it is served.
+
+    `address` is a byte address in the output buffer; a byte value is in the low 8 bits of `value`.
+    """
     return data.StructLayout({"valid": 1, "address": log2(config.out_bytes), "value": 32})
 
 
 class CgraPort(Signature):
-    """Everything that a grid needs from the machine, seen from the grid.
+    """All connections of the CGRA to the machine, seen from the CGRA.
 
-    `stores` shows what is stored in this cycle, by place in `config.store_pes`.
+    `stores` shows the stores of this cycle, in the order of `config.store_pes`.
     """
 
     def __init__(self, config: MachineConfig):

@@ -17,7 +17,7 @@ WARP_BITS = 4
 
 
 def warp_number(config: MachineConfig) -> range:
-    """The numbers of the warps of a machine, of a bit at least."""
+    """The range of warp numbers of a machine, at least one bit wide."""
     return range(max(2, config.warps))
 
 
@@ -32,12 +32,12 @@ def read_response(width: int) -> data.StructLayout:
 
 
 def write_request(width: int) -> data.StructLayout:
-    """Payload of a write for a port of `width` bytes."""
+    """Payload of a write request for a port of `width` bytes."""
     return data.StructLayout({"address": ADDRESS_BITS, "data": 8 * width, "strobe": width})
 
 
 class ReadPort(Signature):
-    """A memory port that reads: stream of aligned addresses out, stream of answers in, in order."""
+    """A memory read port: a stream of aligned addresses out, a stream of answers in, in order."""
 
     def __init__(self, width: int):
         super().__init__(
@@ -49,7 +49,7 @@ class ReadPort(Signature):
 
 
 class WritePort(Signature):
-    """A memory port that writes: stream of words out, one answer to each in, in order."""
+    """A memory write port: a stream of words out, one answer to each in, in order."""
 
     def __init__(self, width: int):
         super().__init__(
@@ -61,9 +61,9 @@ class WritePort(Signature):
 
 
 def operation(engine: str) -> data.StructLayout:
-    """What a queue entry of an engine holds: operands, parameters, variant, and who issued it.
+    """Layout of an engine's queue entry: operands, parameters, variant, and who issued it.
 
-    `variant` is the number of the instruction among those of the engine.
+    `variant` is the index of the instruction among those of the engine.
     """
     rows = isa.of_engine(engine)
     members: dict[str, int] = {o.name: o.bits for o in rows[0].operands}
@@ -77,15 +77,16 @@ WindowLayout = data.StructLayout({"first": ADDRESS_BITS, "last": ADDRESS_BITS, "
 
 
 def report_of(report: Value, cause: ValueLike, operation: Value) -> list[Any]:
-    """Statements that report a cause, and the operation whose error it is."""
+    """Statements that set an error report from a cause and the operation that failed."""
     return [report.cause.eq(cause), report.warp.eq(operation.warp), report.pc.eq(operation.pc)]
 
 
 class EngineControl(Signature):
-    """What every engine has besides its data: queue, completion, error, stop, counters.
+    """The control signals that all engines share: queue, completion, error, stop, counters.
 
-    `stop` asks for an orderly stop: no new requests. `quiet` is 1 when nothing is outstanding at memory.
-    A bit of `progress` is 1 in cycles that count as progress for the watchdog: requests, work, and answers.
+    `stop` requests an orderly stop: no new memory requests. `quiet` is 1 when no memory answers are
+    outstanding. A bit of `progress` is 1 in cycles that count as progress for the watchdog: requests, work,
+    and answers.
     """
 
     def __init__(self, engine: str):

@@ -46,18 +46,18 @@ from hw.rtl.memory.loader import Loader
 from hw.rtl.memory.storer import Storer
 
 LOADERS = ("load_a", "load_b", "load_c")
-#: Cycles after which nothing in the grid changes any more when it does nothing.
+#: Cycles after which nothing changes any more in an idle CGRA.
 SETTLED = 16
 Engine = Loader | Gemm | Storer | CgraPort
 
 
 class Machine(Component):
-    """The core, with streams at its border (docs/ports.md); a bus is a wrapper around it.
+    """The core, with streams at its ports (docs/ports.md); the bus tops wrap it.
 
     **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`; `trace_output*`, the stores
-    of the grid, have a place for each of `config.store_pes`. They are there for simulation: without `trace`
-    the machine has none of them and is otherwise the same. `gated` lets the clock of the grid rest while the
-    grid does nothing, by the cell `clock_gate`: a simulation is faster then.
+    of the CGRA, have one entry per element of `config.store_pes`. They are for simulation: without `trace`
+    the machine lacks these ports and is otherwise the same. `gated` stops the clock of the CGRA while it is
+    idle, through the cell `clock_gate`, which makes simulation faster.
     """
 
     def __init__(self, config: MachineConfig, *, trace: bool = True, gated: bool = False):
@@ -104,7 +104,7 @@ class Machine(Component):
             host.progress.eq(
                 Cat(
                     *[e.control.progress for e in engines.values()],
-                    # Whether an error is progress does not matter.
+                    # Whether an error counts as progress is don't-care.
                     warps.moves & host.run,
                     *[e.control.complete & host.run for e in engines.values()],
                 )
@@ -113,11 +113,11 @@ class Machine(Component):
         return m
 
     def _resets(self, m: Module, host: Host) -> None:
-        """Domains with the one clock, reset by the host's `clear`, each a cycle behind the one before.
+        """Clock domains with the same clock, reset by the host's `clear`, each one cycle after the previous.
 
-        A third of all registers have this reset: one register for each domain drives it. Warps are released
-        first, `period` cycles before the run. What passes from `sync` to these domains must go through a
-        port: Amaranth's simulator clocks them a delta later.
+        A third of all registers have this reset, so each domain has one register to drive it. Warps are
+        released first, `period` cycles before the run. Signals from `sync` to these domains must go through a
+        port, because Amaranth's simulator clocks the domains one delta later.
         """
         names = ("warps", "engines", "loaders", "cgra")
         assert self.config.derived.period > len(names), "the last release comes before the run"
@@ -171,7 +171,7 @@ class Machine(Component):
         acc: Accumulator,
         scratch: BankedBuffer,
     ) -> CgraPort:
-        """The grid and the output buffer."""
+        """The CGRA and the output buffer."""
         c = self.config
         grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
         m.submodules.cgra = DomainRenamer("grid" if self._gated else "cgra")(grid)
@@ -193,7 +193,7 @@ class Machine(Component):
         return grid.port
 
     def _gate(self, m: Module, clear: Value, works: Value) -> None:
-        """The clock of the grid, which rests some cycles after the last in which it is reset or `works`."""
+        """The gated clock of the CGRA; it stops some cycles after the last with a reset or with `works`."""
         m.domains.grid = ClockDomain("grid")
         left = Signal(range(SETTLED + 1), init=SETTLED)
         with m.If(clear | works):
@@ -209,7 +209,7 @@ class Machine(Component):
         m.d.comb += ResetSignal("grid").eq(clear)
 
     def _warps(self, m: Module, host: Host, engines: dict[str, Engine]) -> Sequencer:
-        """The warps with their programs, channels between them, queues to the engines."""
+        """The warps with their programs, the channels between them, and the queues to the engines."""
         c = self.config
         warps, issue, channels, program = Sequencer(c), Issue(c), Channels(c), ProgramMemory(c)
         m.submodules.warps = DomainRenamer("warps")(warps)
@@ -258,7 +258,7 @@ class Machine(Component):
         return warps
 
     def _count(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
-        """Events of warps and engines to the performance counters, kept for a cycle."""
+        """Connects events of warps and engines to the performance counters, one cycle later."""
         turn, happened = Signal.like(warps.turn), Signal(len(csr.WARP_COUNTERS))
         m.d.sync += [
             turn.eq(warps.turn),
@@ -279,7 +279,7 @@ class Machine(Component):
         m.d.comb += host.counters.eq(Cat(*of_warps, of_engines))
 
     def _errors(self, m: Module, host: Host, warps: Sequencer, engines: dict[str, Engine]) -> None:
-        """Warps come before engines, and these before the watchdog, which names who is stuck."""
+        """Connects the error sources: warps, engines, then the watchdog, which names a stuck warp."""
         overflow, controls = self._channels.overflow, [engine.control for engine in engines.values()]
         m.submodules.errors = errors = Errors(len(controls) + 2)
         of_warps, of_watchdog = errors.reports[0], errors.reports[len(controls) + 1]
@@ -297,14 +297,14 @@ class Machine(Component):
             host.error_report.eq(errors.report),
         ]
         for i, control in enumerate(controls, 1):
-            # The engine whose error it is stops a cycle before the others.
+            # The engine that failed stops one cycle before the others.
             m.d.comb += [
                 errors.reports[i].eq(control.error_report),
                 control.stop.eq(host.stop | errors.failed[i]),
             ]
 
     def _stuck(self, m: Module, host: Host, warps: Sequencer) -> tuple[Signal, Signal]:
-        """The first warp that is not through, and where it was in its last turn."""
+        """The lowest-numbered enabled warp that is not through, and its pc in its last turn."""
         stuck = Signal(warp_number(self.config))
         pc = Signal(PC_BITS, reset_less=True)
         for w in reversed(range(self.config.warps)):
@@ -316,9 +316,9 @@ class Machine(Component):
 
 
 def _placed(m: Module, request: Any, port: Any, base: Value) -> None:
-    """Requests of an engine at a port of the machine, `base` behind what they count from."""
+    """Connects an engine's requests to a port of the machine and adds `base` to their addresses."""
     zeros = log2(csr.BASE_STEP)
-    asked = Value.cast(request.payload)  # the address is in its low bits
+    asked = Value.cast(request.payload)  # the address is in the low bits
     high = (asked[zeros:ADDRESS_BITS] + base[zeros:])[: ADDRESS_BITS - zeros]
     m.d.comb += [
         port.valid.eq(request.valid),

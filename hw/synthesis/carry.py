@@ -1,8 +1,8 @@
 """Moves look-up tables into the carry cells of ECP5 that they feed.
 
-A carry cell (`CCU2C`, two bits of a chain) has a table of four inputs for each bit. Yosys uses two of them,
-the operands, and leaves a multiplexer or a gate in front of an adder as a table of its own. This pass works
-on Yosys' netlist and takes in such a table where the carry cell's own can do both.
+A carry cell (`CCU2C`, two bits of a chain) has a four-input LUT for each bit. Yosys uses two of the inputs,
+for the operands, and leaves a multiplexer or gate in front of an adder as a separate LUT. This pass works on
+the netlist from Yosys and absorbs such a LUT if that of the carry cell can compute both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PINS = "ABCD"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of four inputs: bit i of `contents` is the output for pins that spell i, A the lowest."""
+    """A four-input LUT: bit i of `contents` is the output if the pins spell i, with A as lowest bit."""
 
     contents: int
     pins: tuple[Bit, ...]
@@ -30,30 +30,30 @@ class Table:
         return tuple(dict.fromkeys(bit for bit in self.pins if isinstance(bit, int)))
 
     def index(self, values: Mapping[int, int]) -> int:
-        """What the pins spell for values of the nets; a constant pin has its value, an undefined one 0."""
+        """The number that the pins spell for values of the nets; an undefined constant counts as 0."""
         levels = [values[bit] if isinstance(bit, int) else int(bit == "1") for bit in self.pins]
         return sum(level << i for i, level in enumerate(levels))
 
     def output(self, values: Mapping[int, int]) -> int:
-        """The output."""
+        """The output for these values of the nets."""
         return self.contents >> self.index(values) & 1
 
     def carry(self, values: Mapping[int, int]) -> int:
-        """What a carry cell with this table passes on where its output is 0: the lowest bits, by A and B."""
+        """The carry that a carry cell with this table passes on if its output is 0; depends on A and B."""
         return self.contents >> (self.index(values) & 3) & 1
 
 
 def merge(module: dict[str, Any]) -> int:
-    """Merge tables into carry cells in a netlist of ECP5; the number of tables that it did without.
+    """Merges LUTs into carry cells in an ECP5 netlist; returns the number of LUTs saved.
 
-    A table goes where each of its readers is a carry cell that can take it in. `module` is one module of
+    A LUT is merged if each of its readers is a carry cell that can absorb it. `module` is one module of
     Yosys' JSON; it is changed in place.
     """
     cells: Cells = module["cells"]
     readers = readers_of(module)
     drivers = {name: cell["connections"]["Z"][0] for name, cell in cells.items() if cell["type"] == "LUT4"}
     merged = 0
-    # Taking one table in may leave inputs for the next one, which then has been seen already.
+    # Absorbing one LUT may free inputs for another that was already visited, so repeat.
     while found := [name for name, bit in list(drivers.items()) if _take(cells, name, bit, drivers, readers)]:
         merged += len(found)
     return merged
@@ -66,7 +66,7 @@ def _take(
     drivers: dict[str, int],
     readers: Readers,
 ) -> bool:
-    """Take the table `name`, which drives `bit`, into its readers, if all of them can."""
+    """Merges the LUT `name`, which drives `bit`, into its readers, if all of them can absorb it."""
     table = _table(cells[name], "")
     new: dict[tuple[str, str], Table] = {}
     for reader, pin in readers.get(bit, [("", "")]):
@@ -102,7 +102,7 @@ def _table(cell: Mapping[str, Any], half: str) -> Table:
 
 
 def _merged(bit: Table, net: int, table: Table) -> Table | None:
-    """A bit of a chain that does what `bit` does behind `table`, which drives `net`; None if none can."""
+    """A carry bit that computes `bit` behind `table`, which drives `net`; None if there is none."""
     inputs = tuple(dict.fromkeys((*(i for i in bit.inputs if i != net), *table.inputs)))
     if len(inputs) > len(_PINS):
         return None
@@ -115,7 +115,7 @@ def _merged(bit: Table, net: int, table: Table) -> Table | None:
 
 
 def _arrangements(inputs: tuple[int, ...]) -> Iterator[tuple[Bit, ...]]:
-    """Ways to put nets on the four pins that differ in which two are A and B, on which the carry depends."""
+    """Assignments of nets to the four pins that differ in A and B, on which the carry depends."""
     padded: tuple[Bit, ...] = (*inputs, *("1" for _ in range(len(_PINS) - len(inputs))))
     for pins in permutations(padded):
         if pins[2:] == tuple(sorted(pins[2:], key=str)):
@@ -123,7 +123,7 @@ def _arrangements(inputs: tuple[int, ...]) -> Iterator[tuple[Bit, ...]]:
 
 
 def _arranged(pins: tuple[Bit, ...], cases: list[tuple[dict[int, int], int, int]]) -> Table | None:
-    """The table with these pins that gives the cases' outputs, and their carry wherever the output is 0."""
+    """The table with these pins and the outputs of the cases, and their carry wherever the output is 0."""
     contents = known = 0
 
     def demand(index: int, level: int) -> bool:

@@ -15,21 +15,22 @@ from hw.synthesis.nets import SCOPE, Cells, component, readers_of
 
 #: Cells that read a net, and with which pin.
 Pins = list[tuple[str, str]]
-#: From how many readers on a net is worth copies, and from how many on a component is worth its own.
+#: Minimum number of readers of a net for copies, and of readers in a component for a copy of its own.
 _MANY, _SOME = 100, 4
-#: Most cells of a component that lies in one place: of a larger one each part is a component.
+#: Maximum number of cells of a component that is kept together; the parts of a larger one count as
+#: components.
 _WHOLE = 4000
-#: Cells that can be copied, and their output.
+#: Cells that can be copied, and their output pin.
 _OUTPUT = {"LUT4": "Z", "TRELLIS_FF": "Q"}
-#: Pins that only a table beside them can drive.
+#: Pins that only an adjacent LUT can drive.
 _BESIDE = ("ALUT", "BLUT")
 
 
 def spread(module: dict[str, Any], whole: int = _WHOLE) -> int:
-    """Copy tables and registers with many readers in a netlist of ECP5; the number of copies.
+    """Copies LUTs and registers with many readers in an ECP5 netlist; returns the number of copies.
 
-    Components have at most `whole` cells where they have parts. `module` is one module of Yosys' JSON; it is
-    changed in place.
+    Components are split into their parts if they have more than `whole` cells. `module` is one module of
+    Yosys' JSON; it is changed in place.
     """
     cells: Cells = module["cells"]
     readers = readers_of(module)
@@ -37,7 +38,7 @@ def spread(module: dict[str, Any], whole: int = _WHOLE) -> int:
     last = max(bit for net in module["netnames"].values() for bit in net["bits"] if isinstance(bit, int))
     made = 0
     for name, cell in list(cells.items()):
-        # Two registers that are set without the clock would not always leave that together.
+        # Two copies of an asynchronously set register might not leave that state in the same cycle.
         output = _OUTPUT.get(cell["type"])
         if output is None or cell["parameters"].get("SRMODE") == "ASYNC":
             continue
@@ -55,7 +56,7 @@ def spread(module: dict[str, Any], whole: int = _WHOLE) -> int:
 
 
 def _places(cells: Cells, whole: int) -> dict[str, str]:
-    """The component of each cell: the largest one around it that has at most `whole` cells, or no parts."""
+    """The component of each cell: the largest one around it with at most `whole` cells, or without parts."""
     paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
     own = {name: component(name, paths) for name in cells}
     sizes: Counter[str] = Counter()
@@ -69,7 +70,7 @@ def _places(cells: Cells, whole: int) -> dict[str, str]:
 
 
 def _groups(pins: Pins, places: dict[str, str]) -> dict[str, Pins]:
-    """The readers of a net by the component that gets a copy; that with most of them keeps what there is."""
+    """The readers of a net by the component that gets a copy; that with most readers keeps the original."""
     if len(pins) < _MANY:
         return {}
     found: dict[str, Pins] = {}

@@ -1,14 +1,14 @@
 """A floorplan: places block RAMs and multipliers near the part of the design that they belong to.
 
-A placer that starts from nothing finds no good order of large parts: a grid of PEs comes out folded, with
-neighbours at opposite ends of the chip, and what is wrong there no later step mends. Here the instances of a
-design are annealed as units of equal size on a coarse array of slots, so that those with many common nets lie
-together, and those with block RAMs and multipliers near sites for them (a quadratic assignment problem). Only
-block RAMs and multipliers are then fixed, each at a site near what it is connected with; everything else
-follows them and stays the placer's business.
+A placer that starts from nothing finds no good arrangement of large parts: an array of PEs is folded, with
+neighbours at opposite ends of the chip, and no later step repairs that. Here the instances of a design are
+annealed as units of equal size on a coarse array of slots. Instances with many common nets end up together,
+and those with block RAMs and multipliers near sites for them (a quadratic assignment problem). Only the block
+RAMs and multipliers are then fixed, each at a site near its connections; the placer is free to arrange
+everything else around them.
 
-A placer that looks at the length of wires alone also packs a grid of PEs so densely that the router does not
-find enough wires there. Where a die has room, whole rows of tiles are therefore left empty.
+A placer that only minimises wire length also packs an array of PEs so densely that the router runs out of
+wires. Where a die has room, whole rows of tiles are therefore left empty.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from hw.synthesis.resources import CLOCK_PINS, Resources, groups
 Cells = Mapping[str, Mapping[str, Any]]
 Floats = npt.NDArray[np.float64]
 
-#: Slots in a row and in a column of the die, and the share of them that is filled.
+#: Slots per row and per column of the die, and the fraction of them that is filled.
 _SLOTS, _FILLED = (16, 12), 0.96
-#: The part of all pins from which an instance is told by its own instances.
+#: Fraction of all pins above which an instance is split into its own instances.
 _SHARE = 1 / 16
-#: Nets with more ends are no reason to lie together.
+#: Nets with more ends than this are ignored.
 _ENDS = 12
-#: A unit is drawn to the others of its instance by this much for each of its pins.
+#: Attraction between units of the same instance, per pin.
 _COHESION = 0.4
-#: Annealings of which the best counts, the moves of each, and what is left of its temperature at the end.
+#: Number of annealing runs (the best one counts), moves per run, and final temperature relative to the first.
 _TRIES, _MOVES, _COLD = 4, 20_000_000, 2e-4
-#: The share of look-up tables that may be filled where rows are left empty, and of rows that are at most.
+#: With empty rows: maximum fraction of LUTs filled in the others, and maximum fraction of empty rows.
 _DENSE, _EMPTY = 0.45, 0.5
-#: The look-up tables of a tile.
+#: The LUTs of a tile.
 _TABLES = tuple(f"SLICE{slice_}.K{k}" for slice_ in "ABCD" for k in (0, 1))
-#: A site in another row is further away than one in the same: wires over a row of special sites are few.
+#: Vertical distance counts more than horizontal, because few wires cross a row of special sites.
 _VERTICAL = 1.5
 
 
 @dataclass(frozen=True)
 class Die:
-    """Where a die has special sites: `columns` x `rows` tiles, and the places by type of cell and name."""
+    """The special sites of a die of `columns` x `rows` tiles: their positions by cell type and name."""
 
     columns: int
     rows: int
@@ -70,15 +70,15 @@ def _die_85() -> Die:
     return Die(126, 95, {"DP16KD": memories, "MULT18X18D": multipliers})
 
 
-#: Dies by the number of their LUTs.
+#: Dies by their number of LUTs.
 DIES = {83_640: _die_85()}
 
 
 def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
-    """Sites for the block RAMs and multipliers of a netlist of Yosys, by the names of their cells.
+    """Chooses sites for the block RAMs and multipliers of a Yosys netlist, by cell name.
 
-    Empty where the die has too few sites for the cells, or the design no instances or too many. Equal
-    arguments give equal plans.
+    Empty if the die has too few sites, or if the design has no instances or too many. Equal arguments give
+    equal plans.
     """
     macros = {kind: [n for n, c in cells.items() if c["type"] == kind] for kind in die.sites}
     if any(len(names) > len(die.sites[kind]) for kind, names in macros.items()) or not any(macros.values()):
@@ -99,13 +99,13 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
 
 
 def left_empty(die: Die, luts: int) -> list[str]:
-    """Sites of look-up tables that a design of so many does without, all those of some rows of tiles.
+    """Sites of LUTs that a design with `luts` LUTs can leave empty, as whole rows of tiles.
 
-    The rows are spread evenly; there are none where the design needs the die. Carry chains run along rows, so
-    none is in the way of one.
+    The rows are spread evenly; there are none if the design needs the whole die. Carry chains run along rows,
+    so an empty row blocks none.
     """
     special = {y for sites in die.sites.values() for _, y in sites.values()}
-    # The rim of a die is made of other tiles.
+    # The rim of a die consists of other tiles.
     rows = [y for y in range(2, die.rows - 1) if y not in special]
     columns = range(2, die.columns - 1)
     needed = luts / (_DENSE * len(_TABLES) * len(rows) * len(columns))
@@ -115,26 +115,26 @@ def left_empty(die: Die, luts: int) -> list[str]:
 
 
 def _bits(cell: Mapping[str, Any]) -> list[int]:
-    """The nets of a cell's pins, clocks left out."""
+    """The nets of a cell's pins, without clocks."""
     pins = (bits for pin, bits in cell["connections"].items() if pin not in CLOCK_PINS)
     return [bit for bits in pins for bit in bits if isinstance(bit, int)]
 
 
 def _owners(cells: Cells) -> dict[str, str]:
-    """The instance that each cell belongs to, large ones told by their own instances."""
+    """The instance to which each cell belongs; large instances are split into their own instances."""
     paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
     own = {name: component(name, paths) for name, cell in cells.items() if cell["type"] != SCOPE}
     pins = Counter[str]()
     for name, path in own.items():
         pins[path] += len(_bits(cells[name]))
-    # Wires are what is scarce, so a part takes room by its pins.
+    # Wires are the scarce resource, so the size of a part is its number of pins.
     group = groups({path: Resources(luts=count) for path, count in pins.items()}, _SHARE)
-    # What the top does by itself lies anywhere between its instances.
+    # Logic of the top itself may lie anywhere between its instances.
     return {name: group[path] for name, path in own.items() if path}
 
 
 def _ends(cells: Cells, owner: Mapping[str, str]) -> dict[int, Counter[str]]:
-    """How many ends each net has in each instance."""
+    """For each net, the number of its ends in each instance."""
     ends: dict[int, Counter[str]] = {}
     for name, instance in owner.items():
         for bit in _bits(cells[name]):
@@ -143,7 +143,7 @@ def _ends(cells: Cells, owner: Mapping[str, str]) -> dict[int, Counter[str]]:
 
 
 def _joined(ends: Mapping[int, Counter[str]]) -> dict[str, str]:
-    """For each instance, itself or, where it would not fill half a slot, one that it has many nets with."""
+    """Maps an instance to itself or, if it fills less than half a slot, to one with many common nets."""
     pins, names = _sizes(ends)
     common, size = _common(names, ends), np.array([pins[name] for name in names], float)
     least = size.sum() / (_SLOTS[0] * _SLOTS[1]) / 2
@@ -161,7 +161,7 @@ def _joined(ends: Mapping[int, Counter[str]]) -> dict[str, str]:
 
 
 def _sizes(ends: Mapping[int, Counter[str]]) -> tuple[Counter[str], list[str]]:
-    """Pins by instance, and the instances in a fixed order."""
+    """Number of pins by instance, and the instances in a fixed order."""
     pins = Counter[str]()
     for counts in ends.values():
         pins.update(counts)
@@ -169,7 +169,7 @@ def _sizes(ends: Mapping[int, Counter[str]]) -> tuple[Counter[str], list[str]]:
 
 
 def _common(names: list[str], ends: Mapping[int, Counter[str]]) -> Floats:
-    """How many nets instances have in common; one that several share counts for each pair in part."""
+    """Number of nets shared by each pair of instances; a net of several counts partly for each pair."""
     index = {name: i for i, name in enumerate(names)}
     common = np.zeros((len(names), len(names)))
     for counts in ends.values():
@@ -182,7 +182,7 @@ def _common(names: list[str], ends: Mapping[int, Counter[str]]) -> Floats:
 def _annealed(
     cells: Cells, owner: Mapping[str, str], ends: Mapping[int, Counter[str]], die: Die, seed: int
 ) -> dict[str, Floats]:
-    """The middle of each instance on the die; nothing where there are none, or more than slots."""
+    """The centre of each instance on the die; empty if there are no instances, or more than slots."""
     pins, names = _sizes(ends)
     slots = _SLOTS[0] * _SLOTS[1]
     if not 0 < len(names) <= slots:
@@ -213,7 +213,7 @@ def _annealed(
 
 
 def _away(names: list[str], cells: Cells, owner: Mapping[str, str], die: Die, places: Floats) -> Floats:
-    """What it costs each instance to lie at a place: pins of special cells, by the way to their next site."""
+    """Cost of each instance at each place: pins of its special cells times the distance to their sites."""
     index = {name: i for i, name in enumerate(names)}
     pins = {kind: np.zeros(len(names)) for kind in die.sites}
     for name, instance in owner.items():
@@ -229,7 +229,7 @@ def _away(names: list[str], cells: Cells, owner: Mapping[str, str], die: Die, pl
 def _pull(
     names: list[str], ends: Mapping[int, Counter[str]], size: Floats, count: npt.NDArray[np.int64]
 ) -> Floats:
-    """How strongly a unit of one instance is drawn to one of another, or to the others of its own."""
+    """Attraction between units of two instances, and between units of the same instance."""
     pull = _common(names, ends) / np.outer(count, count)
     np.fill_diagonal(pull, _COHESION * size / count**2)
     return pull
@@ -239,7 +239,7 @@ def _pull(
 def _anneal(
     pull: Floats, distance: Floats, away: Floats, units: int, moves: int, cold: float, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Slots of the units such that the sum of pull times distance is small, and that of `away`."""
+    """Assigns units to slots so that the sum of pull times distance, plus that of `away`, is small."""
     np.random.seed(seed)
     slots = len(pull)
     at = np.random.permutation(slots)
@@ -267,7 +267,7 @@ def _anneal(
 def _wanted(
     cell: Mapping[str, Any], own: str | None, ends: Mapping[int, Counter[str]], centre: Mapping[str, Floats]
 ) -> Floats:
-    """Where a cell should lie: in the middle of what its nets lead to."""
+    """The preferred position of a cell: the centre of what its nets connect to."""
     place, weight = np.zeros(2), 0.0
     for bit in _bits(cell):
         counts = ends.get(bit, Counter[str]())
@@ -281,7 +281,7 @@ def _wanted(
 
 
 def _assigned(names: list[str], wanted: Floats, sites: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """A site for each cell, with the least sum of distances; long ones count more than in proportion."""
+    """Assigns a site to each cell, minimising total distance; long distances count more than linearly."""
     from scipy.optimize import linear_sum_assignment
 
     away = np.abs(wanted[:, None] - np.array(list(sites.values()), float)[None])

@@ -14,15 +14,15 @@ from hw.synthesis.tools import Progress, ToolError
 if TYPE_CHECKING:
     from hw.rtl.bus.board import Board
 
-#: MHz that placement aims at when none is asked for.
+#: Default target frequency of placement, in MHz.
 FREQUENCY = 60.0
-#: Memory and speed of the tops with a UART unless told otherwise.
+#: Default memory size and baud rate of the tops with a UART.
 MEMORY_BYTES, BAUD = 65536, 1_000_000
 
 
 @dataclass(frozen=True)
 class Top:
-    """A kind of top: the name of its module, of its clock, and what it is."""
+    """A kind of top: its name, its module, its clock, and a description."""
 
     name: str
     module: str
@@ -45,8 +45,8 @@ TOPS = {
 class Design:
     """A top of a machine, ready for synthesis.
 
-    `constraints` is the text of the LPF file with the pins of a board, None where the design is placed with
-    clock and reset alone as pins. `board` is the name of the board.
+    `constraints` is the text of the LPF file with the pins of a board, or None if only clock and reset get
+    pins. `board` is the name of the board.
     """
 
     top: Top
@@ -68,10 +68,10 @@ def design(
     *,
     trace: bool = False,
 ) -> Design:
-    """The top of a machine as Verilog, with a board's pins where it has one.
+    """Generates the Verilog of a top, with the pins of a board if it has one.
 
-    `board` is needed by the top `board` alone, `trace` says whether `core` has the ports of
-    simulation. Raises `InputError` for a memory, a clock or a baud rate that the top cannot have.
+    `board` is only needed for the top `board`; `trace` says whether `core` has the ports for simulation.
+    Raises `InputError` for a memory, a clock or a baud rate that the top cannot have.
     """
     from hw import emit as core  # Amaranth takes half a second to import
     from hw.rtl.bus import emit
@@ -89,13 +89,13 @@ def design(
     return Design(top, emit.board_verilog(config, board, serial), constraints(board), board.name)
 
 
-#: What the fields of `Resources` are to a reader.
+#: Names of the fields of `Resources` in messages and reports.
 NAMES = {"luts": "LUTs", "ffs": "registers", "brams": "block RAMs", "dsps": "multipliers"}
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a design is to go: `device` is None where it is only synthesised; `frequency` is in MHz."""
+    """Where to build a design: `device` is None if it is only synthesised; `frequency` is in MHz."""
 
     family: str
     device: Device | None
@@ -107,10 +107,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Build:
-    """What became of a design.
+    """The results of building a design.
 
-    `tried` are the frequencies in MHz that the seeds reached, None where nextpnr gave up; `placement` is the
-    best of them, None where the design was only synthesised.
+    `tried` holds the frequency in MHz that each seed reached, or None if nextpnr gave up. `placement` is the
+    best of them, or None if the design was only synthesised.
     """
 
     config: MachineConfig
@@ -122,14 +122,14 @@ class Build:
 
     @property
     def fmax_mhz(self) -> float | None:
-        """The clock that was reached, None where nothing was placed."""
+        """The clock that was reached, or None if nothing was placed."""
         return self.placement.fmax_mhz if self.placement else None
 
 
 def build(config: MachineConfig, design: Design, target: Target, progress: Progress) -> Build:
-    """Synthesise a design, and place and route it where the target has a device.
+    """Synthesises a design, and places and routes it if the target has a device.
 
-    Raises `InputError` when the design does not fit, a tool is missing or gives up with every seed.
+    Raises `InputError` if the design does not fit, or a tool is missing or gives up with every seed.
     """
     synthesis = synthesise(design.verilog, design.module, target.family, progress=progress)
     if target.device is None:
@@ -164,7 +164,7 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
 
 
 def check_fit(needed: Resources, device: Device) -> None:
-    """Raise `InputError` that tells everything of which a device has too little."""
+    """Raises `InputError` that lists every resource of which the device has too little."""
     short = [
         f"{getattr(needed, field):,} {name} (it has {getattr(device.holds, field):,})"
         for field, name in NAMES.items()

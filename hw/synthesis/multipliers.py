@@ -1,7 +1,7 @@
 """Moves output registers of multipliers into the ECP5 multiplier cells.
 
-A multiplier (`MULT18X18D`) has registers of its own at its output. Yosys leaves them unused and puts those of
-a design into the fabric, at the end of long wires. This pass works on Yosys' netlist.
+A multiplier (`MULT18X18D`) has output registers of its own. Yosys leaves them unused and puts those of the
+design into the fabric, at the end of long wires. This pass works on the netlist from Yosys.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 
 from hw.synthesis.nets import Cells, Readers, readers_of
 
-#: What a register must be: clocked by the rising edge, enabled by a net, 0 at the start. Whether nextpnr ties
-#: an enable of a multiplier to 1 was not tried.
+#: Requirements on a register: clocked by the rising edge, enabled by a net, initially 0. Whether nextpnr ties
+#: the enable of a multiplier to 1 was not tried.
 _KIND = {"CLKMUX": "CLK", "CEMUX": "CE", "REGSET": "RESET"}
-#: What tells that the output has registers, and their clock and enable.
+#: The parameter that turns on the output registers; then their clock, enable and reset.
 REGISTERED = "REG_OUTPUT_CLK"
 _REGISTERED = {REGISTERED: "CLK0", "REG_OUTPUT_CE": "CE0", "REG_OUTPUT_RST": "RST0"}
 
 
 def absorb(module: dict[str, Any]) -> int:
-    """Move registers into multipliers in a netlist of ECP5; the number of registers that it did without.
+    """Moves registers into multipliers in an ECP5 netlist; returns the number of registers saved.
 
-    They move where registers with one clock and one enable are all that reads a product. `module` is one
-    module of Yosys' JSON; it is changed in place.
+    They are moved if registers with a common clock and enable are the only readers of a product. `module` is
+    one module of Yosys' JSON; it is changed in place.
     """
     cells: Cells = module["cells"]
     readers = readers_of(module)
@@ -36,7 +36,7 @@ def absorb(module: dict[str, Any]) -> int:
 
 
 def _registers(multiplier: dict[str, Any], cells: Cells, readers: Readers) -> dict[str, str]:
-    """The register of each output that is read, by its pin; none where not all can move."""
+    """The register of each output that is read, by pin; empty unless all of them can move."""
     if REGISTERED in multiplier["parameters"]:
         return {}
     found: dict[str, str] = {}
@@ -60,7 +60,7 @@ def _registers(multiplier: dict[str, Any], cells: Cells, readers: Readers) -> di
 
 
 def _move(multiplier: dict[str, Any], cells: Cells, found: dict[str, str]) -> None:
-    """Put registers, by the output that each takes, into a multiplier."""
+    """Moves these registers, given by output pin, into a multiplier."""
     for pin, name in found.items():
         register = cells.pop(name)["connections"]
         multiplier["connections"][pin] = register["Q"]

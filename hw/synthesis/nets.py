@@ -11,14 +11,14 @@ Cells = dict[str, dict[str, Any]]
 #: Cells and pins that read each net; a port of the module is the cell "".
 Readers = dict[Bit, list[tuple[str, str]]]
 # Yosys names a cell after the nearest signal of the source, with the path of its instance in front
-# (`warp0.multiply.sum_LUT4_Z`), and keeps the path of every instance that was flattened as a cell of this
-# type. Logic between two instances counts where the signal it was named after lies: sums are exact, borders
-# are not.
+# (`warp0.multiply.sum_LUT4_Z`). It keeps the path of every flattened instance as a cell of this type. Logic
+# between two instances counts for the instance of the signal after which it is named, so totals are exact but
+# borders are not.
 SCOPE = "$scopeinfo"
 
 
 def readers_of(module: Mapping[str, Any]) -> Readers:
-    """Cells and pins that read each net of a module of Yosys' JSON, and its ports."""
+    """Cells and pins that read each net of a module of Yosys' JSON, and the module's ports."""
     readers: Readers = {}
     for name, cell in module["cells"].items():
         for pin, bits in cell["connections"].items():
@@ -32,7 +32,7 @@ def readers_of(module: Mapping[str, Any]) -> Readers:
 
 
 def component(name: str, paths: Collection[str]) -> str:
-    """The longest path of an instance that a cell's or a net's name begins with, "" for the top."""
+    """The longest instance path with which a cell or net name begins, "" for the top."""
     end = len(name)
     while (end := name.rfind(".", 0, end)) > 0:
         if name[:end] in paths:

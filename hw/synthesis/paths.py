@@ -1,7 +1,7 @@
 """Estimates the longest paths of an ECP5 netlist before placement, with equal delays for all nets.
 
-It takes seconds where placement takes a quarter of an hour, and tells which component limits the clock and by
-how much. It knows no distances: what is placed is slower, most where a machine fills its device.
+This takes seconds where placement takes a quarter of an hour, and shows which component limits the clock and
+by how much. It ignores distances, so placed designs are slower, most of all those that fill their device.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hw.synthesis.multipliers import REGISTERED
 from hw.synthesis.nets import SCOPE, component
 from hw.synthesis.resources import CLOCK_PINS
 
-#: Nanoseconds of a net: what routing makes of most nets of machines here, and what synthesis counts.
+#: Delay of a net in nanoseconds: typical after routing, and the value that synthesis uses.
 NET = 0.8
-#: Nanoseconds from the clock to an output, and from an input to an output, of speed grade 8.
+#: Delays in nanoseconds from the clock to an output, and from an input to an output, at speed grade 8.
 _STARTS = {"TRELLIS_FF": 0.5, "DP16KD": 3.6}
 _THROUGH = {"LUT4": 0.24, "PFUMX": 0.2, "L6MUX21": 0.2, "TRELLIS_DPR16X4": 0.24, "MULT18X18D": 3.5}
-#: A multiplier with registers behind it: from the clock to an output, and an input before the clock.
+#: A multiplier with output registers: from the clock to an output, and setup of an input.
 _FROM_PRODUCT, _TO_PRODUCT = 0.6, 2.6
-#: A carry chain: into it, along it by one cell, out of it.
+#: A carry chain: into it, along one cell, out of it.
 _INTO, _ALONG, _OUT = 0.45, 0.07, 0.44
-#: Muxes lie beside the LUTs whose outputs they choose from: these pins take no net.
+#: Muxes are adjacent to the LUTs that they select from: these pins have no net delay.
 _BESIDE = {"PFUMX": ("ALUT", "BLUT"), "L6MUX21": ("D0", "D1")}
 
 Pins = Mapping[str, list[Any]]
@@ -33,7 +33,7 @@ Pins = Mapping[str, list[Any]]
 
 @dataclass(frozen=True)
 class Path:
-    """A path from a register or block RAM to another: nanoseconds, and the cells at its ends."""
+    """A path between registers or block RAMs: its delay in nanoseconds, and the cells at its ends."""
 
     delay: float
     start: str
@@ -42,7 +42,7 @@ class Path:
 
 @dataclass
 class _Graph:
-    """When bits that a clock changes are there, what others come from, where paths end and how early."""
+    """The timing graph: arrival of clocked bits, sources of the others, ends of paths with their setup."""
 
     starts: dict[int, tuple[float, str]] = field(default_factory=dict)
     sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class _Graph:
 
 
 def longest(netlist: File, top: str) -> dict[str, Path]:
-    """By the top's instance that a path ends in ("" for the top itself): the longest one.
+    """The longest path by the top's instance in which it ends ("" for the top itself).
 
-    `netlist` is the JSON of Yosys for `top`, with cells of ECP5.
+    `netlist` is the Yosys JSON for `top`, with ECP5 cells.
     """
     cells = json.loads(netlist.read_text(encoding="utf-8"))["modules"][top]["cells"]
     paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
@@ -71,7 +71,7 @@ def longest(netlist: File, top: str) -> dict[str, Path]:
 
 
 def _add(graph: _Graph, name: str, cell: Mapping[str, Any]) -> None:
-    """What a cell adds to the graph."""
+    """Adds a cell to the graph."""
     kind, directions, pins = cell["type"], cell["port_directions"], cell["connections"]
     inputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "input" and pin not in CLOCK_PINS}
     outputs = {pin: bits for pin, bits in pins.items() if directions[pin] == "output"}
@@ -98,7 +98,7 @@ def _add(graph: _Graph, name: str, cell: Mapping[str, Any]) -> None:
 
 
 def _chain(inputs: Pins, output: str) -> Iterator[tuple[int, float]]:
-    """The inputs that an output of two bits of a carry chain depends on."""
+    """The inputs on which an output of a carry cell (two bits of a chain) depends."""
     for pin, bits in inputs.items():
         if output == "S0" and pin.endswith("1"):
             continue
@@ -115,9 +115,9 @@ def _bits(pins: Iterable[list[Any]]) -> Iterator[int]:
 
 
 def _arrivals(graph: _Graph) -> dict[int, tuple[float, str]]:
-    """When every bit that a path ends in is there, and the cell where its longest path starts.
+    """The arrival time of every bit in which a path ends, and the cell where its longest path starts.
 
-    That is "" for what only ports of the top decide.
+    The cell is "" for bits that only depend on ports of the top.
     """
     found = dict(graph.starts)
     waiting = [bit for bit, *_ in graph.ends]

@@ -19,11 +19,11 @@ from hw.synthesis.resources import CLOCK_PINS, Device, Resources
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
 
-#: A line of the router: the connections that it has routed, and those that are left.
+#: A progress line of the router: connections routed, and connections left.
 _BATCH = re.compile(r"Info:\s+(\d+) \|[^|]*\|[^|]*\|\s+(\d+)\|")
-#: nextpnr's names of what a device holds, as the fields of `Resources`.
+#: nextpnr's names of resources, by the fields of `Resources`.
 _BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
-#: A line of nextpnr that tells what it begins, and what to call it.
+#: Log lines of nextpnr that begin a phase, and the text to report.
 _PHASES = (
     (re.compile(r"Info: Packing"), "packing"),
     (re.compile(r"Info: Creating initial"), "placing"),
@@ -33,17 +33,17 @@ _PHASES = (
     (re.compile(r"Info: Routing\.\."), "routing"),
     (_BATCH, "routing, {1} connections left"),
 )
-#: The electrostatic placer leaves less wire than the default one. The first router looks at time; the second
-#: leaves single nets on detours of some nanoseconds.
+#: The electrostatic placer leaves less wire than the default. The first router is timing-driven; the second
+#: leaves single nets on detours of several nanoseconds.
 _ALGORITHMS = ("--placer", "static", "--router", "router1")
-#: A pin of a package, on dice of every size, from which a clock reaches the global nets. One that nextpnr
-#: chooses may be led there through the fabric, and find no way.
+#: For each package, a pin from which a clock reaches the global nets on dice of every size. From a pin that
+#: nextpnr chooses, the clock may have to pass through the fabric and fail to route.
 _CLOCK_SITES = {"CABGA381": "G2"}
-#: From how many sinks on a net is one like a reset.
+#: Minimum number of sinks of a net that counts as a reset.
 _MANY = 64
-#: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
+#: Fraction of a device from which a design gets a floorplan; a smaller one should not be spread out.
 _LARGE = 0.25
-#: Lines of the router without progress after which it is given up: it would go on for ever.
+#: Number of router lines without progress after which it is stopped; it would go on forever.
 _PATIENCE = 100
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
@@ -68,11 +68,11 @@ class Hop:
 class Placement:
     """A routed design.
 
-    `fmax_mhz` is the lowest of the clocks' frequencies relative to what each must reach: None for a design
-    without a clock. `clocks` are (reached, required) in MHz by net. `used` and `available` count as nextpnr
-    does after packing. `critical_path` runs from a register to a register in the clock that `fmax_mhz` is
-    about. `config` is the bitstream in Trellis' text format, None without constraints, `report` and `log`
-    are nextpnr's own.
+    `fmax_mhz` is the frequency of the clock that is slowest relative to its target, or None for a design
+    without a clock. `clocks` maps nets to (reached, required) in MHz. `used` and `available` are counted by
+    nextpnr after packing. `critical_path` runs from register to register in the clock of `fmax_mhz`. `config`
+    is the bitstream in Trellis' text format, or None without constraints; `report` and `log` are those of
+    nextpnr.
     """
 
     fmax_mhz: float | None
@@ -93,12 +93,12 @@ class Placement:
 
     @property
     def margin(self) -> float:
-        """The least quotient of reached and required frequency; infinite without a clock."""
+        """The smallest ratio of reached to required frequency; infinite without a clock."""
         return min((reached / required for reached, required in self.clocks.values()), default=math.inf)
 
     @property
     def reached(self) -> bool:
-        """Whether every clock is as fast as it must be."""
+        """Whether every clock reaches its target."""
         return self.margin >= 1
 
 
@@ -114,17 +114,17 @@ def place_and_route(
     options: tuple[str, ...] = (),
     progress: Progress | None = None,
 ) -> Placement:
-    """Place and route a netlist for `frequency` in MHz, or find that in the cache.
+    """Places and routes a netlist for `frequency` in MHz, or finds the result in the cache.
 
-    `constraints` is the text of an LPF file; without, only clock and reset get pins, anywhere, and the other
-    ports are left open. A clock that is not reached is no error: the result tells. Raises `InputError` when
-    the device does not exist so, the design does not fit, nextpnr is missing or gives up.
+    `constraints` is the text of an LPF file. Without it, only clock and reset get pins, anywhere, and the
+    other ports are left open. A missed frequency is not an error but part of the result. Raises `InputError`
+    if there is no such device, the design does not fit, or nextpnr is missing or gives up.
     """
     if synthesis.family != "ecp5" or synthesis.netlist is None:
         raise InputError("placement needs a netlist for ecp5")
     if not frequency > 0:
         raise InputError(f"the frequency must be above 0 MHz, not {frequency:g}")
-    from hw.synthesis import floorplan  # numba takes time to import
+    from hw.synthesis import floorplan  # numba is slow to import
 
     package, speed = package or device.package, speed or device.speed()
     device.check(package, speed)
@@ -134,7 +134,7 @@ def place_and_route(
     arguments += [*_ALGORITHMS, *options]
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
-    # Floorplan and pins follow from the netlist, the seed and how they are made.
+    # Floorplan and pins follow from the netlist, the seed and the code that makes them.
     made = [inspect.getsource(floorplan), str(_CLOCK_SITES)]
     key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version, *made])
 
@@ -160,17 +160,17 @@ def place_and_route(
 
 
 def _pins(clocks: list[str], package: str) -> str:
-    """Constraints of a design without any: where its clock comes in."""
+    """Constraints of a design without any of its own: the pin of its clock."""
     if not clocks or package not in _CLOCK_SITES:
         return ""
     return f'LOCATE COMP "{clocks[0]}" SITE "{_CLOCK_SITES[package]}";\n'
 
 
 def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> dict[str, Any]:
-    """Write the netlist with a floorplan, and few ports if there are `no_pins`.
+    """Writes the netlist with a floorplan and, with `no_pins`, few ports.
 
-    Returns the paths of its instances, how many look-up tables without a purpose keep places empty, and
-    without pins the ports that are clocks.
+    Returns the paths of its instances, the number of dummy LUTs that keep sites empty, and, with `no_pins`,
+    the ports that are clocks.
     """
     from hw.synthesis import floorplan
 
@@ -191,7 +191,7 @@ def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, tar
 
 
 def _table(site: str) -> dict[str, Any]:
-    """A look-up table that is connected with nothing: nextpnr puts no other where it is."""
+    """An unconnected LUT, which keeps nextpnr from using its site."""
     return {
         "type": "LUT4",
         "parameters": {"INIT": "0" * 16},
@@ -202,11 +202,11 @@ def _table(site: str) -> dict[str, Any]:
 
 
 def _drop_ports(module: dict[str, Any]) -> list[str]:
-    """Leave those ports alone that drive clock pins, or very many others: clock and reset; return the clocks.
+    """Keeps only ports that drive clock pins or very many others (clock and reset); returns the clocks.
 
-    A machine has more ports than a package has pins. nextpnr's own way for parts of a design,
-    `--out-of-context`, has no global nets: it leads the clock through the fabric, to every register, and the
-    router does not get rid of the wires that are used twice.
+    A machine has more ports than a package has pins. nextpnr's own option for parts of a design,
+    `--out-of-context`, has no global nets: it routes the clock through the fabric to every register, and the
+    router cannot resolve the conflicts.
     """
     sinks, clocks = Counter[int | str](), set[int | str]()
     for cell in module["cells"].values():
@@ -226,7 +226,7 @@ def _drop_ports(module: dict[str, Any]) -> list[str]:
 
 
 def _watch(device: Device, progress: Progress | None) -> Progress:
-    """What looks at nextpnr's lines: tells the phase, stops what cannot fit or makes no progress."""
+    """A callback for nextpnr's lines: reports the phase, stops what cannot fit or makes no progress."""
     fewest, silent = math.inf, 0
 
     def line(text: str) -> None:
@@ -241,16 +241,16 @@ def _watch(device: Device, progress: Progress | None) -> Progress:
             fewest, silent = (left, 0) if left < fewest else (fewest, silent + 1)
             if silent == _PATIENCE:
                 raise InputError(
-                    f"{device.name}: routing does not end, {fewest:,} connections or more are left after "
-                    f"{int(match[1]):,} were routed; another seed, a larger device or a smaller machine may "
-                    "do (--synth-only tells resources alone)"
+                    f"{device.name}: routing makes no progress, at least {fewest:,} connections are left "
+                    f"after {int(match[1]):,} were routed; try another seed, a larger device or a smaller "
+                    "machine (--synth-only reports resources alone)"
                 )
 
     return line
 
 
 def _check_fit(lines: tuple[str, ...], device: Device) -> None:
-    """Raise `InputError` where nextpnr's table of use says that something is more than there is."""
+    """Raises `InputError` if nextpnr's utilisation table shows that a resource is exceeded."""
     names = {bel: field for field, bel in _BELS.items()} | {"TRELLIS_IO": "pins"}
     for text in lines:
         match = _USE.match(text)
@@ -262,7 +262,7 @@ def _check_fit(lines: tuple[str, ...], device: Device) -> None:
 
 
 def _read(folder: Path, device: Device, package: str, speed: int, seed: int, tool: str) -> Placement:
-    """A result of the cache."""
+    """Reads a result from the cache."""
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     report = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
     use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
@@ -294,7 +294,7 @@ def _read(folder: Path, device: Device, package: str, speed: int, seed: int, too
 
 
 def _critical(found: list[dict[str, Any]], clock: str | None, paths: frozenset[str]) -> tuple[Hop, ...]:
-    """The path of nextpnr's report that stays within a clock."""
+    """The critical path of nextpnr's report that stays within a clock."""
     edges = (f"posedge {clock}", f"negedge {clock}")
     for entry in found:
         if entry["from"] in edges and entry["to"] in edges:

@@ -13,12 +13,12 @@ from hw.synthesis import Placement, Resources
 from hw.synthesis.flow import NAMES, Build
 from hw.synthesis.resources import grouped
 
-#: What cells and instances of the top itself are called.
+#: The name for cells and instances of the top itself.
 TOP = "(top)"
 
 
 def as_json(build: Build, files: Sequence[str]) -> dict[str, Any]:
-    """The JSON object: figures first, then where they come from.
+    """The JSON object: figures first, then what they were measured on.
 
     LUTs, registers, block RAMs and multipliers are those after synthesis; `utilisation` counts after packing.
     """
@@ -87,19 +87,19 @@ def path(placement: Placement) -> dict[str, Any] | None:
     }
 
 
-#: What Yosys and nextpnr put behind the name of a signal when they name a cell after it.
+#: Suffixes with which Yosys and nextpnr name a cell after a signal.
 _SUFFIX = re.compile(
     r"_(?:TRELLIS_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X18D|DP16KD|PDPW16KD)|\$(?:CCU2|nextpnr|PACKER)_"
 )
 
 
 def signal(name: str) -> str:
-    """The signal after which a cell or net is named: `issue.count` of `issue.count_TRELLIS_FF_Q_3.Q`."""
+    """The signal after which a cell or net is named: `issue.count` for `issue.count_TRELLIS_FF_Q_3.Q`."""
     return _SUFFIX.split(name, maxsplit=1)[0].removeprefix("\\") or name
 
 
 def clock_name(net: str) -> str:
-    """The name of a clock without what nextpnr adds when it puts it on a global net."""
+    """The name of a clock without nextpnr's additions for global nets."""
     return re.sub(r"^\$glbnet\$|\$TRELLIS_IO_IN$", "", net)
 
 
@@ -110,7 +110,7 @@ def report(build: Build) -> str:
     found, steps = None, []
     if placement is not None and (found := path(placement)) is not None:
         at = 0.0
-        # Carries between neighbours take no time on a net; hops along a carry chain are one line.
+        # Carries between neighbours take no time on a net, so the hops along a carry chain become one line.
         timed = (hop for hop in placement.critical_path if hop.delay)
         for kind, hops in groupby(timed, lambda h: (h.kind, h.component or TOP, signal(h.net or h.sink))):
             delay = sum(hop.delay for hop in hops)

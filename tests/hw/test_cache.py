@@ -35,5 +35,5 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
 
 def test_a_cache_whose_name_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / ("x" * 300)))
-    with pytest.raises(InputError, match=r"the cache must be a directory .* too long.*set HEALD"):
+    with pytest.raises(InputError, match=r"the cache must be a writable directory, .* too long.*set HEALD"):
         cache.cached("kind", "key", lambda target, log: None)

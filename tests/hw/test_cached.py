@@ -92,7 +92,7 @@ def test_what_a_killed_maker_left_is_swept_away(root: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "file").write_text("")
     monkeypatch.setenv(VARIABLE, str(root / "file"))
-    with pytest.raises(InputError, match=r"the cache must be a directory .*HEALD_CACHE"):
+    with pytest.raises(InputError, match=r"the cache must be a writable directory, .*HEALD_CACHE"):
         cache.cached("kind", "key", make)
 
 

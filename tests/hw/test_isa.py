@@ -103,9 +103,9 @@ def test_register_offsets_differ_on_the_largest_machine() -> None:
         ("loop r1, 2\nloop r1, 1\nnop", "loop must end before the loop around it ends"),
         ("loop r1, 2\nnop\njump 1\nhalt", "jump must stay in its loop, pc 1 to 2"),
         ("jump L1\nnop", "p.s:1: jump: there is no label L1"),
-        ("L1:\nnop\nL1:", "p.s:3: the label L1 must be there once"),
+        ("L1:\nnop\nL1:", "p.s:3: the label L1 must be defined once"),
         ("2:\nnop", "p.s:1: a label must be a name, not '2'"),
-        ("L1:\nloop r1, L1\nnop", "p.s:2: loop: the label L1 must stand behind the loop's body"),
+        ("L1:\nloop r1, L1\nnop", "p.s:2: loop: the label L1 must come after the loop's body"),
     ],
 )
 def test_wrong_assembly_names_line_and_reason(text: str, message: str) -> None:

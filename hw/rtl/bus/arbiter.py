@@ -13,10 +13,14 @@ from hw.rtl.bus.reader import take_turns
 
 
 class Arbiter(Component):
-    """Masters `first` and `second`; the highest bit of AxID on `bus` identifies the master.
+    """Connects the masters `first` and `second` to `bus`; the highest bit of AxID identifies the master.
 
-    Reads and writes are arbitrated apart, burst by burst, in turns. W belongs to one master from its AW to
-    WLAST, so no data go out before their address.
+    Reads and writes are arbitrated separately, round-robin, one burst at a time. W belongs to one master from
+    its AW to WLAST, so no data is sent before its address.
+
+    **Timing.** AW and AR take one cycle; W, R and B pass combinationally. AR accepts one burst per cycle. W
+    of a burst starts in the cycle after its AW was accepted, and the next AW is accepted in the cycle after
+    WLAST at the earliest.
     """
 
     def __init__(self, width: int, id_bits: int):
@@ -58,7 +62,7 @@ class Arbiter(Component):
         return m
 
     def _addresses(self, m: Module, name: str, blocked: Signal | None) -> Any:
-        """Arbitrate an address channel; returns which master proceeds in this cycle."""
+        """Arbitrates an address channel; returns which master proceeds in this cycle."""
         out = getattr(self.bus, name)
         m.submodules[name] = queue = StreamBuffer(out.payload.shape())
         connect(m, queue.o, flipped(out))

@@ -1,4 +1,4 @@
-"""AXI4 and AXI4-Lite as bundles of streams, with their standard names at the ports of a top."""
+"""AXI4 and AXI4-Lite as bundles of streams, and their standard port names for a top."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Member, Out, Signature
 from hw.rtl.interfaces import ADDRESS_BITS
 
 CSR_ADDRESS_BITS = 16
-#: AxCACHE of the master: normal, modifiable, not bufferable. So an answer to a write comes from the memory.
+#: AxCACHE of the master: normal, modifiable, non-bufferable, so that a write response comes from the memory.
 CACHE = 0b0010
-#: Bytes that no burst may cross (AMBA AXI specification, "Address structure").
+#: Boundary in bytes that no burst may cross (AMBA AXI specification, "Address structure").
 BOUNDARY = 4096
 
 
@@ -75,7 +75,7 @@ class AxiWrite(Signature):
 
 
 class Axi(Signature):
-    """All five channels of AXI4, seen from the master: `width` bytes of data, addresses of 32 bits."""
+    """All five channels of AXI4, seen from the master: `width` bytes of data, 32-bit addresses."""
 
     def __init__(self, width: int, id_bits: int):
         self.width, self.id_bits = width, id_bits
@@ -84,7 +84,7 @@ class Axi(Signature):
 
 
 class AxiLite(Signature):
-    """AXI4-Lite with 32 bits of data and the addresses of the registers, seen from the master."""
+    """AXI4-Lite with 32-bit data and register addresses, seen from the master."""
 
     def __init__(self) -> None:
         address = data.StructLayout({"addr": CSR_ADDRESS_BITS})
@@ -100,7 +100,7 @@ class AxiLite(Signature):
 
 
 def named_ports(prefix: str, signature: Signature, *, master: bool) -> dict[str, Member]:
-    """Members of a top for the channels of `signature`: `PREFIX_awvalid`, `PREFIX_awaddr`, ..."""
+    """Ports of a top for the channels of `signature`: `PREFIX_awvalid`, `PREFIX_awaddr`, ..."""
     ports: dict[str, Member] = {}
     for channel, member in signature.members.items():
         forward = (member.flow == Out) == master  # whether the top is the source of the channel
@@ -117,9 +117,9 @@ def named_ports(prefix: str, signature: Signature, *, master: bool) -> dict[str,
 
 
 def connect_named(m: Module, top: Any, prefix: str, signature: Signature, bus: Any, *, master: bool) -> None:
-    """Connect the named ports of `top` with `bus`, an interface inside with the channels of `signature`.
+    """Connects the named ports of `top` to `bus`, an inner interface with the channels of `signature`.
 
-    `master`: the top is the master. AxPROT and AxCACHE of a master are constants, those of a slave ignored.
+    `master`: the top is the master. It drives AxPROT and AxCACHE with constants; a slave ignores them.
     """
     for channel, member in signature.members.items():
         inner = getattr(bus, channel)

@@ -22,9 +22,9 @@ from hw.rtl.bus.uart_machine import LEDS, UartMachine
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board: device, package and speed as nextpnr-ecp5 calls them; pins.
+    """A board: device, package and speed grade in the terms of nextpnr-ecp5, and its pins.
 
-    `reset_pin` is a button, `constants` are outputs at a fixed level by name (`pin`, `level`).
+    `reset_pin` is a button. `constants` are outputs with a constant level, by name (`pin`, `level`).
     """
 
     name: str
@@ -50,7 +50,7 @@ def board_names() -> list[str]:
 
 
 def load_board(source: str) -> Board:
-    """A board by name or by the path of its TOML file; raises `InputError` if it is invalid."""
+    """Loads a board by name or from a TOML file; raises `InputError` if it is invalid."""
     known = toml_text.presets("hw.rtl.bus", "boards")
     needed = f"the board must be one of {', '.join(known)}, or a TOML file"
     text, _ = toml_text.found(source, known, needed)
@@ -83,7 +83,7 @@ def _board(source: str, values: dict[str, Any]) -> Board:
 
 
 def _check_constant(place: str, name: str, value: Any) -> None:
-    """Raise `InputError` unless this is an output that the top can have besides its own."""
+    """Raises `InputError` unless `value` is a valid constant output whose name the top does not use."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         needed = "a name that begins with a letter and has letters, digits and _ alone"
         raise InputError(f"{place} must have {needed}, not {name!r}")
@@ -98,9 +98,9 @@ _PORTS = ("clk", "reset", "uart_rx", "uart_tx", "led")
 
 
 def constraints(board: Board) -> str:
-    """The LPF text of a board: sites, levels, and the frequency of its oscillator.
+    """The LPF text of a board: pin sites, I/O standards, and the frequency of its oscillator.
 
-    nextpnr derives the machine's clock from it and the PLL.
+    From that frequency and the PLL, nextpnr derives the machine's clock.
     """
     pins = {"clk": board.clock_pin, "uart_rx": board.uart_rx_pin, "uart_tx": board.uart_tx_pin}
     pins |= {f"led[{i}]": pin for i, pin in enumerate(board.led_pins)}
@@ -117,7 +117,7 @@ def constraints(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
-#: Inputs of the PLL that are left at 0.
+#: Inputs of the PLL that are tied to 0.
 _UNUSED = (
     *("RST", "STDBY", "PHASESEL0", "PHASESEL1", "PHASEDIR", "PHASESTEP", "PHASELOADREG"),
     *("PLLWAKESYNC", "ENCLKOP", "ENCLKOS"),
@@ -127,8 +127,11 @@ _UNUSED = (
 class Ecp5Board(Component):
     """The top `heald_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
 
-    The machine's clock is the highest not above `serial.clock_hz` (`hw.rtl.bus.pll.solve`). Reset lasts until
-    the PLL has locked, and while the board's reset button is pressed.
+    The machine's clock is the highest that does not exceed `serial.clock_hz` (`hw.rtl.bus.pll.solve`). Reset
+    lasts until the PLL has locked, and while the board's reset button is pressed.
+
+    **Timing.** As `UartMachine`, on the clock of the PLL. Reset asserts asynchronously and deasserts
+    synchronously.
     """
 
     def __init__(self, config: MachineConfig, board: Board, serial: Serial):
@@ -147,7 +150,7 @@ class Ecp5Board(Component):
         loop, locked, reset = Signal(), Signal(), Signal()
         m.submodules.pll = Instance(
             "EHXPLLL",
-            # The loop filter that ecppll of Project Trellis sets for every frequency.
+            # Loop filter settings that Project Trellis' ecppll uses for every frequency.
             a_ICP_CURRENT="12",
             a_LPF_RESISTOR="8",
             a_MFG_ENABLE_FILTEROPAMP="1",

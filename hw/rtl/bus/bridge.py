@@ -20,7 +20,14 @@ class _State(enum.Enum):
 
 
 class BusAccess(Component):
-    """Single words to and from registers (AXI4-Lite) and memory (AXI4, `width` bytes), one at a time."""
+    """Reads and writes single words of registers (AXI4-Lite) and memory (AXI4), one at a time.
+
+    Memory is `width` bytes wide.
+
+    **Timing.** An access accepted in cycle t is on the bus from t + 2 on. A bus response in cycle u is
+    offered as `answer` from u + 1 on, and the next access is accepted in the cycle after the answer is taken.
+    A register access beyond the address range is answered with DECERR from t + 1 on.
+    """
 
     def __init__(self, width: int, id_bits: int):
         self._width, self._id_bits = width, id_bits
@@ -91,10 +98,13 @@ class BusAccess(Component):
 
 
 class UartBridge(Component):
-    """The device end of `hw.rtl.bus.protocol`: `csr` and `memory` are masters, `width` bytes wide the latter.
+    """The device end of `hw.rtl.bus.protocol`, with bus masters `csr` and `memory` (`width` bytes wide).
 
-    `cycles` is the number of clock cycles of a bit. `reset` asks for a reset of all behind the masters;
-    `lost` tells that the host must identify the device first.
+    `cycles` is the number of clock cycles per bit. `reset` requests a reset of everything behind the masters;
+    `lost` means that the host must send IDENTIFY first.
+
+    **Timing.** A bit lasts `cycles` clock cycles in both directions. The latencies of the parts are those of
+    `Receiver`, `FrameEngine`, `BusAccess` and `Transmitter`.
     """
 
     def __init__(self, width: int, id_bits: int, cycles: int, identity: Identity):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 
 class StreamBuffer(Component):
-    """Two entries for transfers; `valid`, `payload` and `ready` all come from registers.
+    """A two-entry stream buffer; `valid`, `payload` and `ready` all come from registers.
 
     **Timing.** One cycle of latency, one transfer per cycle.
     """

@@ -20,8 +20,8 @@ BOARD_TOP = "heald_ecp5"
 def axi_verilog(config: MachineConfig, beats: int = BEATS, *, separate: bool = False) -> str:
     """Verilog text of the machine behind AXI4, top module `heald_axi`.
 
-    `beats` is the most transfers of a burst (1 to 256); raises `InputError` for another. `separate`: each
-    memory port has a master of its own, `m_axi_load_a_...`, ..., `m_axi_store_...`.
+    `beats` is the maximum number of transfers in a burst; raises `InputError` unless it is 1 to 256. With
+    `separate`, each memory port has its own master, `m_axi_load_a_...`, ..., `m_axi_store_...`.
     """
     check_beats(beats)
     return emit.of_machine(AxiMachine(config, beats, separate=separate), AXI_TOP, config)
@@ -30,8 +30,8 @@ def axi_verilog(config: MachineConfig, beats: int = BEATS, *, separate: bool = F
 def uart_verilog(config: MachineConfig, serial: Serial) -> str:
     """Verilog text of a `UartMachine`, top module `heald_uart`.
 
-    Raises `InputError` for a memory that has no whole pages of 4,096 bytes, and a baud rate that the clock
-    cannot give.
+    Raises `InputError` for a memory that is not a multiple of 4,096 bytes, and for a baud rate that the clock
+    cannot produce.
     """
     check_size(serial.memory_bytes)
     divisor(serial.clock_hz, serial.baud)
@@ -41,7 +41,7 @@ def uart_verilog(config: MachineConfig, serial: Serial) -> str:
 def board_verilog(config: MachineConfig, board: Board, serial: Serial) -> str:
     """Verilog text of an `Ecp5Board`, top module `heald_ecp5`; the clock of `serial` is the machine's.
 
-    Raises `InputError` as `uart_verilog` does, and for a clock that the PLL cannot make.
+    Raises `InputError` as `uart_verilog` does, and for a clock that the PLL cannot produce.
     """
     check_size(serial.memory_bytes)
     divisor(round(pll.solve(board.clock_hz, serial.clock_hz).hz(board.clock_hz)), serial.baud)

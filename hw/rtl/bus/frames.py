@@ -1,4 +1,4 @@
-"""Executes requests of `hw.rtl.bus.protocol` from a byte stream, word by word, and answers them."""
+"""Executes requests of `hw.rtl.bus.protocol` from a byte stream, word by word, and replies to them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.rtl.bus.axi import Resp
 from hw.rtl.bus.protocol import MAX_WORDS, SYNC_REPLY, SYNC_REQUEST, Identity, Operation, Status
 
-#: One access to a word: of memory, or of a register.
+#: An access to one word of memory or to one register.
 Access = data.StructLayout({"address": 32, "data": 32, "write": 1, "memory": 1})
 Answer = data.StructLayout({"data": 32, "resp": 2})
-#: Cycles for which RESET holds its output.
+#: Number of cycles for which RESET holds its output.
 RESET_CYCLES = 16
 
 ACCESSES = [o for o in Operation if o not in (Operation.IDENTIFY, Operation.RESET)]
 
 
 class State(enum.Enum):
-    """The state of the engine: what it does with its next byte or cycle."""
+    """States of the engine, each named after what it does with its next byte or cycle."""
 
-    HUNT = 0  # for the first byte of a request
+    HUNT = 0  # looks for the first byte of a request
     HEAD = 1
     DATA = 2
     CRC = 3
     CHECK = 4
-    FETCH = 5  # a word from the buffer
+    FETCH = 5  # reads a word from the buffer
     ACCESS = 6
     ANSWER = 7
     IDENTIFY = 8
@@ -41,10 +41,14 @@ class State(enum.Enum):
 
 
 class FrameEngine(Component):
-    """One request after the other: receives it whole, checks it, executes it, answers it.
+    """Handles one request at a time: receives all of it, checks it, executes it, replies.
 
-    `dropped` tells that a byte was lost before `received`; `tick` pulses once per bit time. `reset` is 1
-    while RESET is executed; `lost` while nothing but IDENTIFY is.
+    `dropped` means that a byte was lost before `received`; `tick` pulses once per bit time. `reset` is 1
+    while RESET is executed, `lost` while only IDENTIFY is executed.
+
+    **Timing.** Receives or sends at most one byte per cycle. Each word of an access takes two cycles and the
+    time to its answer: at least three. Each word of a reply is preceded by two idle cycles. RESET lasts
+    `RESET_CYCLES`.
     """
 
     def __init__(self, identity: Identity):
@@ -68,11 +72,11 @@ class FrameEngine(Component):
         self._operation, self._tag, self._count = Signal(8), Signal(8), Signal(8)
         self._address = Signal(32)
         self._status, self._words = Signal(Status), Signal(8)  # of the reply
-        self._place = Signal(range(RESET_CYCLES))  # byte of a part of the frame; cycle of a reset
-        self._index = Signal(8)  # word of the frame
-        self._word, self._shifted = Signal(32), Signal(32)  # bytes of a word that comes or goes
+        self._place = Signal(range(RESET_CYCLES))  # byte within a part of the frame; cycle of a reset
+        self._index = Signal(8)  # word within the frame
+        self._word, self._shifted = Signal(32), Signal(32)  # a word as its bytes come or go
         m.submodules.crc = self._crc = Processor(CRC32_ETHERNET(data_width=8))
-        # A word is read in later cycles than it is written, so synthesis need not care about both at once.
+        # A word is never read and written in the same cycle, so synthesis need not define what is read then.
         attributes = {"no_rw_check": 1}
         m.submodules.buffer = buffer = Memory(shape=32, depth=MAX_WORDS + 1, init=[], attrs=attributes)
         self._read, self._write = buffer.read_port(), buffer.write_port()
@@ -87,13 +91,13 @@ class FrameEngine(Component):
         return m
 
     def _paths(self, m: Module) -> None:
-        """Data paths: selected by the state outside its cases, which saves logic."""
+        """Data paths, selected by the state outside its switch, which saves logic."""
         state, received, sent, answer, crc = self._state, self.received, self.sent, self.answer, self._crc
         place = self._place[:2]
         head = Array([Const(SYNC_REPLY, 8), self._status, self._tag, self._words])[place]
         data_or_crc = Mux(state == State.REPLY_DATA, self._word[:8], crc.crc.word_select(place, 8))
         identity = Array(Const(word, 32) for word in self._identity)[self._index]
-        # The address of a word that failed is the only word of the reply.
+        # If a word fails, its address is the only word of the reply.
         answered = Mux(answer.payload.resp != Resp.OKAY, self._address, answer.payload.data)
         m.d.comb += [
             sent.payload.eq(Mux(state == State.REPLY_HEAD, head, data_or_crc)),
@@ -128,7 +132,7 @@ class FrameEngine(Component):
         head = Cat(self._operation, self._tag, self._count, self._address)
 
         def take(last: int) -> Value:
-            """Accept a byte of a part of the frame, or give up; true for the last one of the part."""
+            """Accepts a byte of a part of the frame, or times out; true for the last byte of the part."""
             m.d.comb += received.ready.eq(1)
             with m.If(received.valid):
                 m.d.sync += [self._place.eq(self._place + 1), waited.eq(0)]
@@ -152,7 +156,7 @@ class FrameEngine(Component):
             with m.If(received.valid):
                 m.d.sync += head.eq(Cat(head[8:], byte))
             with m.If(last):
-                # Of the head, all but the last byte has come: one place above where it will be.
+                # The head lacks its last byte here, so its fields are one byte above their final position.
                 carries = head[8] & (head[24:32] != 0)
                 with m.If(carries):
                     self._go(m, State.DATA)
@@ -228,7 +232,7 @@ class FrameEngine(Component):
         sent = self.sent
 
         def give(last: int) -> Value:
-            """Offer a byte of a part of the frame; true when its last one leaves."""
+            """Offers a byte of a part of the frame; true when the last byte leaves."""
             m.d.comb += sent.valid.eq(1)
             with m.If(sent.ready):
                 m.d.sync += self._place.eq(self._place + 1)

@@ -14,11 +14,11 @@ from hw.rtl.interfaces import ADDRESS_BITS
 class Gather(Component):
     """Gathers aligned addresses of a port of `width` bytes into bursts of up to `beats` transfers.
 
-    A burst stays open as long as the next request is there and follows it in memory, inside the same 4 KiB;
-    otherwise it is offered (`valid`) and leaves in a cycle with `take`. While nobody takes it, a request that
-    follows may still join: then `valid` is 0 for that cycle, so the offer is no stream.
+    A burst stays open while the next request is present and continues it within the same 4 KiB. Otherwise it
+    is offered (`valid`) and leaves in a cycle with `take`. Until it is taken, a request that continues it may
+    still join: `valid` is then 0 for that cycle, so the offer is not a stream.
 
-    **Timing.** A request that nothing follows is offered in the second cycle after it was accepted.
+    **Timing.** A request that no other continues is offered in the second cycle after it was accepted.
     """
 
     def __init__(self, width: int, beats: int):
@@ -30,7 +30,7 @@ class Gather(Component):
                 "valid": Out(1),
                 "take": In(1),
                 "address": Out(ADDRESS_BITS),
-                "length": Out(8),  # transfers less one, as AxLEN
+                "length": Out(8),  # transfers minus one, as AxLEN
             }
         )
 
@@ -39,7 +39,7 @@ class Gather(Component):
         shift, page = log2(self._width), log2(BOUNDARY)
         request = self.request
 
-        # The newest request, and whether it follows the one before it: only the low bits can have changed.
+        # The newest request, and whether it continues the previous one; within 4 KiB only low bits differ.
         held, follows = Signal(), Signal()
         newest = Signal(ADDRESS_BITS - shift)
         place = request.payload[shift:]

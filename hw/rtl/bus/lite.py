@@ -22,9 +22,9 @@ class _State(enum.Enum):
 class LiteSlave(Component):
     """Turns AXI4-Lite accesses into requests of the host stream, one at a time.
 
-    AW and W may come in any order. Reads and writes take turns when both wait. An address at which there is
-    no register is answered with DECERR; an address that is no multiple of 4, or a write whose WSTRB is not
-    1111, with SLVERR. Neither has an effect.
+    AW and W may arrive in any order. Reads and writes alternate when both wait. An address without a register
+    is answered with DECERR; an address that is not a multiple of 4, or a write whose WSTRB is not 1111, with
+    SLVERR. Neither has an effect.
 
     **Timing.** All outputs come from registers. B or R follows five cycles after the access is complete if
     the host stream accepts at once.
@@ -57,7 +57,7 @@ class LiteSlave(Component):
                 m.d.sync += channel.valid.eq(0)
 
         state = Signal(_State)
-        write = Signal()  # the access under way; in IDLE, the last one
+        write = Signal()  # the current access; in IDLE, the last one
         can_write = aw_full & w_full & ~bus.b.valid
         can_read = ar_full & ~bus.r.valid
         exists = Signal()

@@ -16,14 +16,14 @@ from hw.rtl.bus.reader import ReadMaster
 from hw.rtl.bus.writer import WriteMaster
 from hw.rtl.machine import LOADERS, Machine
 
-#: Identities of the ports on the bus are their places in `hw.config.PORTS`.
+#: Width of a port's ID on the bus, which is its index in `hw.config.PORTS`.
 ID_BITS = log2(len(PORTS))
-#: Most transfers of a burst unless told otherwise.
+#: Maximum number of transfers in a burst, by default.
 BEATS = 16
 
 
 def check_beats(beats: int) -> None:
-    """Raise `InputError` unless a burst may have this many transfers."""
+    """Raises `InputError` unless a burst may have this many transfers."""
     if not 1 <= beats <= 256:
         raise InputError(f"the transfers of a burst must be 1 to 256, not {beats}")
 
@@ -34,7 +34,7 @@ def bus_bytes(config: MachineConfig) -> int:
 
 
 def memory_buses(config: MachineConfig, separate: bool) -> dict[str, Signature]:
-    """The masters by name: `m_axi` for all ports, or one for each port, as wide as that port."""
+    """The masters by name: `m_axi` for all ports, or one per port, as wide as that port."""
     if not separate:
         return {"m_axi": Axi(bus_bytes(config), ID_BITS)}
     widths = {name: config.port_bytes(name) for name in PORTS}
@@ -43,7 +43,10 @@ def memory_buses(config: MachineConfig, separate: bool) -> dict[str, Signature]:
 
 
 class AxiCore(Component):
-    """The machine with its registers (`csr`) and its memory (`memory_buses`) as bundles of streams."""
+    """The machine with its registers (`csr`) and its memory (`memory_buses`) as bundles of streams.
+
+    **Timing.** docs/bus.md, "The slave" and "The master".
+    """
 
     def __init__(self, config: MachineConfig, beats: int = BEATS, *, separate: bool = False):
         self.config, self._beats, self._separate = config, beats, separate
@@ -95,10 +98,12 @@ class AxiCore(Component):
 
 
 class AxiMachine(Component):
-    """The top `heald_axi` with the standard names of AXI (docs/bus.md).
+    """The top `heald_axi` with the standard port names of AXI (docs/bus.md).
 
-    `irq` is 1 while the machine is done or has stopped for an error. `beats` is the most transfers of a
-    burst. `separate`: each memory port has a master of its own.
+    `irq` is 1 while the machine is done or has stopped on an error. `beats` is the maximum number of
+    transfers in a burst. With `separate`, each memory port has its own master.
+
+    **Timing.** As `AxiCore`, on the clock `aclk`. `aresetn` is synchronous.
     """
 
     def __init__(self, config: MachineConfig, beats: int = BEATS, *, separate: bool = False):

@@ -1,4 +1,4 @@
-"""Computes the divisors of the ECP5 PLL."""
+"""Computes the dividers of the ECP5 PLL."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hw.errors import InputError
 
 #: Limits of EHXPLLL in Hz and of its dividers (ECP5 and ECP5-5G Family Data Sheet, "sysCLOCK PLL Timing").
 INPUT_HZ = (8_000_000, 400_000_000)
-COMPARED_HZ = 3_125_000  # least frequency at the phase detector
+COMPARED_HZ = 3_125_000  # minimum frequency at the phase detector
 OSCILLATOR_HZ = (400_000_000, 800_000_000)
 OUTPUT_HZ = (OSCILLATOR_HZ[0] // 128, OSCILLATOR_HZ[1] // 2)
 DIVIDER, FEEDBACK = 128, 80
 
 
 class Pll(NamedTuple):
-    """Dividers: of the reference, the feedback, the output that feeds back, the machine's clock."""
+    """Dividers of the reference, the feedback, the output that is fed back, and the machine's clock."""
 
     reference: int
     feedback: int
@@ -34,7 +34,7 @@ class Pll(NamedTuple):
 
 
 def solve(clock_hz: int, wanted_hz: int) -> Pll:
-    """The dividers for the highest frequency that is not above the requested one; the smallest such dividers.
+    """The smallest dividers that give the highest frequency not above the requested one.
 
     Raises `InputError` if one of the clocks is out of range.
     """
@@ -48,7 +48,7 @@ def solve(clock_hz: int, wanted_hz: int) -> Pll:
         for feedback in range(1, FEEDBACK + 1)
         for pll in _loops(clock_hz, wanted_hz, reference, feedback)
     ]
-    # Floats are good enough to choose by: what they cannot tell apart differs by less than a Hz.
+    # Floats suffice for the choice: frequencies that they cannot tell apart differ by less than one Hz.
     return min(found, key=lambda pll: (round(wanted_hz - float(pll.hz(clock_hz))), pll))
 
 

@@ -6,8 +6,8 @@ Eight data bits, no parity, one stop bit, low bit first; numbers are little-endi
     reply:   SYNC_REPLY,   status,    tag, count,                    data (4 * count bytes),         CRC-32
 
 `count` is a number of words (0 to 255). A request carries `count` words if bit 0 of its operation is 1. The
-CRC is that of zlib over all bytes before it. The device executes a request when all of it is there and its
-CRC is right, and answers every request once, in order; the reply has the tag of the request.
+CRC is that of zlib over all previous bytes. The device executes a request only when it has all of it with the
+right CRC. It replies to every request once, in order; the reply has the tag of the request.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import NamedTuple
 
 SYNC_REQUEST = 0xA5
 SYNC_REPLY = 0x5A
-#: First word of the answer to IDENTIFY: "HD", version of the protocol.
+#: First word of the reply to IDENTIFY: "HD", version of the protocol.
 PROTOCOL = 0x4844_0002
-#: Most words of a request or reply.
+#: Maximum number of words in a request or reply.
 MAX_WORDS = 255
-#: Bytes that the device keeps while it executes and answers a request.
+#: Number of bytes that the device buffers while it executes a request and replies.
 RECEIVE_BYTES = 64
-#: A request that is not whole is given up after this many bit times without a byte.
+#: An incomplete request is dropped after this many bit times without a byte.
 TIMEOUT_BITS = 1 << 16
 
 _REQUEST = struct.Struct("<BBBBI")
 _REPLY = struct.Struct("<BBBB")
 _CRC = struct.Struct("<I")
-#: Most bytes of a request. So many zero bytes bring the device to the start of a request, whatever came
-#: before.
+#: Maximum length of a request in bytes. This many zero bytes always bring the device to the start of a
+#: request.
 MAX_REQUEST_BYTES = _REQUEST.size + 4 * MAX_WORDS + _CRC.size
 
 
@@ -42,7 +42,7 @@ MAX_REQUEST_BYTES = _REQUEST.size + 4 * MAX_WORDS + _CRC.size
 class Serial:
     """Parameters of a top with a UART: bytes of memory, clock in Hz, bits per second.
 
-    The device drops a request that is not complete after `timeout_bits` bit times.
+    The device drops a request that is incomplete when `timeout_bits` bit times have passed without a byte.
     """
 
     memory_bytes: int
@@ -54,8 +54,8 @@ class Serial:
 class Operation(enum.IntEnum):
     """The operation of a request; bit 0: the request carries `count` words.
 
-    `IDENTIFY` answers with the words of `Identity` and ends the state `LOST`. `RESET` resets machine and
-    buses; memory keeps its contents. `*_CSR` and `*_MEMORY` access `count` words at successive addresses,
+    `IDENTIFY` returns the words of `Identity` and ends the state `LOST`. `RESET` resets machine and buses;
+    memory keeps its contents. `*_CSR` and `*_MEMORY` access `count` words at successive addresses;
     `WRITE_CSR_FIXED` writes all words to one register. Words of memory are written whole.
     """
 
@@ -76,22 +76,22 @@ class Operation(enum.IntEnum):
 class Status(enum.IntEnum):
     """The status of a request.
 
-    The words of the reply are: with `OK`, what was read (none for writes and `RESET`); with `SLVERR` and
+    The words of the reply are: for `OK`, the data read (none for writes and `RESET`); for `SLVERR` and
     `DECERR`, the address of the word that failed (the words before it are done, those after it are not);
-    none otherwise. The tag of `BAD_CRC` and `TIMEOUT` is what was received and may be wrong.
+    otherwise none. The tag of `BAD_CRC` and `TIMEOUT` is the one received and may be wrong.
     """
 
     OK = 0
-    SLVERR = 1  # the bus says: refused
-    DECERR = 2  # the bus says: there is nothing at this address
-    BAD_REQUEST = 3  # unknown operation, count 0, or an address that is no multiple of 4
+    SLVERR = 1  # the bus refused the access
+    DECERR = 2  # the bus has nothing at this address
+    BAD_REQUEST = 3  # unknown operation, count 0, or an address that is not a multiple of 4
     BAD_CRC = 4
-    TIMEOUT = 5  # the request was not whole in time
-    LOST = 6  # not executed, since bytes before it were lost; IDENTIFY ends this
+    TIMEOUT = 5  # the request was not complete in time
+    LOST = 6  # not executed, because earlier bytes were lost; IDENTIFY ends this
 
 
 class Identity(NamedTuple):
-    """The words of the answer to IDENTIFY."""
+    """The words of the reply to IDENTIFY."""
 
     protocol: int
     memory_bytes: int
@@ -103,7 +103,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """A request from the host. `count` is that of a read; for a write, it is the number of `words`."""
+    """A request from the host. `count` is used for reads; a write has as many words as `words`."""
 
     operation: int
     tag: int = 0
@@ -114,7 +114,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply of the device."""
+    """A reply from the device."""
 
     status: int
     tag: int = 0
@@ -122,7 +122,7 @@ class Reply:
 
 
 def encode_request(request: Request) -> bytes:
-    """The bytes of a request; raises `ValueError` if a field does not fit."""
+    """Encodes a request as bytes; raises `ValueError` if a field does not fit."""
     count = len(request.words) if request.operation & 1 else request.count
     if not 0 <= count <= MAX_WORDS:
         raise ValueError(f"a request must have at most {MAX_WORDS} words, not {count}")
@@ -131,14 +131,14 @@ def encode_request(request: Request) -> bytes:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The bytes of a reply."""
+    """Encodes a reply as bytes."""
     return _with_crc(_REPLY.pack(SYNC_REPLY, reply.status, reply.tag, len(reply.words)) + _words(reply.words))
 
 
 def decode_replies(received: bytes) -> tuple[list[Reply], bytes]:
     """The replies in a stream of bytes, and the remaining bytes of an incomplete one.
 
-    Bytes that belong to no reply with a correct CRC are skipped.
+    Skips bytes that belong to no reply with a correct CRC.
     """
     replies: list[Reply] = []
     at = 0

@@ -13,12 +13,12 @@ from hw.rtl.bits import log2
 from hw.rtl.bus.axi import BOUNDARY, Axi, Burst, Resp, answer_channel
 from hw.rtl.bus.buffer import StreamBuffer
 
-#: More than any FPGA has; larger ones would only take long to fail.
+#: More than any FPGA has; synthesis of larger ones would only take long to fail.
 LARGEST = 1 << 24
 
 
 def check_size(size: int) -> None:
-    """Raise `InputError` unless a memory has whole pages, so that no burst is partly outside."""
+    """Raises `InputError` unless a memory has whole pages, so that no burst is partly out of range."""
     if size <= 0 or size % BOUNDARY or size > LARGEST:
         raise InputError(
             f"the memory must have a multiple of {BOUNDARY} bytes, at most {LARGEST}, not {size}"
@@ -28,12 +28,13 @@ def check_size(size: int) -> None:
 class AxiRam(Component):
     """An AXI4 slave of `size` bytes from address 0 on, `width` bytes wide.
 
-    Takes FIXED and INCR bursts of any length and size, aligned or not; strobes hold. A burst outside is
-    answered with DECERR, a WRAP burst with SLVERR; both write nothing. Answers come in the order of the
-    bursts. `size` must be such that `check_size` takes it.
+    Accepts FIXED and INCR bursts of any length and size, aligned or not; strobes apply. A burst out of range
+    is answered with DECERR, a WRAP burst with SLVERR; both write nothing. Answers come in the order of the
+    bursts. `size` must pass `check_size`.
 
-    **Timing.** A burst of n transfers takes n cycles, reads and writes side by side. The first data follow
-    two cycles after ARVALID. A ready may follow RREADY or WVALID in the same cycle.
+    **Timing.** A burst of n transfers takes n cycles; reads and writes proceed in parallel, except that a
+    read waits while its word is written. The first data follows two cycles after ARVALID. A ready may depend
+    on RREADY or WVALID in the same cycle.
     """
 
     def __init__(self, size: int, width: int, id_bits: int):
@@ -43,7 +44,7 @@ class AxiRam(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = 8 * self._width
-        # A word is never read while it is written, so synthesis need not care what would come.
+        # A word is never read while it is written, so synthesis need not define what is read then.
         attributes = {"no_rw_check": 1}
         depth = self._size // self._width
         m.submodules.memory = memory = Memory(shape=shape, depth=depth, init=[], attrs=attributes)
@@ -84,7 +85,7 @@ class AxiRam(Component):
         ]
 
     def _bursts(self, m: Module, channel: str, move: Value) -> tuple[Signal, Any, Value, Value]:
-        """Walk the bursts of a channel: answer, current burst, whether a transfer moves and is the last."""
+        """Walks the bursts of a channel; returns (response, burst, transfer moves, transfer is the last)."""
         addresses = getattr(self.bus, channel)
         new = addresses.payload
         burst = _Burst(channel, self._id_bits)
@@ -95,7 +96,7 @@ class AxiRam(Component):
         with m.If(step):
             m.d.sync += burst.left.eq(burst.left - 1)
             with m.If(~burst.fixed):
-                # The first transfer may begin inside its lanes, the others begin with theirs.
+                # Only the first transfer may be unaligned.
                 m.d.sync += burst.addr[:12].eq(following & ~((1 << burst.size) - 1))
         with m.If(addresses.ready):
             m.d.sync += [

@@ -12,15 +12,16 @@ from hw.rtl.bus.buffer import StreamBuffer
 from hw.rtl.bus.gather import Gather
 from hw.rtl.interfaces import ReadPort
 
-#: Bursts that a port narrower than the bus may have under way: the lane of each is remembered.
+#: Maximum outstanding bursts of a port narrower than the bus: the lane of each must be remembered.
 NARROW_BURSTS = 16
 
 
 class ReadMaster(Component):
-    """Ports `port0`, `port1`, ... of the given widths (bytes), with AxID 0, 1, ...
+    """Ports `port0`, `port1`, ... of the given widths (bytes) as one AXI4 master, with AxID 0, 1, ...
 
-    The bus is `width` bytes wide. Ports take turns, burst by burst. Any number of bursts may be under way; a
-    port narrower than the bus has at most `NARROW_BURSTS`. Any answer but OKAY sets `error` of its transfer.
+    The bus is `width` bytes wide. Ports are served round-robin, one burst at a time. The number of
+    outstanding bursts is unlimited, except for a port narrower than the bus (`NARROW_BURSTS`). Any response
+    but OKAY sets `error` of its transfer.
 
     **Timing.** Address and data pass one register stage each besides `Gather`.
     """
@@ -70,7 +71,7 @@ class ReadMaster(Component):
         return m
 
     def _lane(self, m: Module, i: int, gather: Gather, beat: Value, last: Value) -> tuple[Value, Value]:
-        """For a narrow port: the part of the bus that holds the current transfer; room for another burst."""
+        """For a narrow port: the lane of the bus that holds the current transfer; room for another burst."""
         first, end = log2(self._ports[i]), log2(self._width)
         m.submodules[f"lanes{i}"] = lanes = fifo.SyncFIFO(width=end - first, depth=NARROW_BURSTS)
         done = Signal(end - first, name=f"done{i}")  # transfers of the burst so far

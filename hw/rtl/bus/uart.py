@@ -9,14 +9,14 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw.errors import InputError
 
-#: Fewest clock cycles of a bit: three samples around its middle.
+#: Minimum number of clock cycles per bit: three samples around its middle.
 LEAST_DIVISOR = 4
-#: By how much a bit may be longer or shorter; a frame of ten bits stands 5 %, both ends together.
+#: Maximum relative error of the bit time; a frame of ten bits tolerates 5 % for both ends together.
 TOLERANCE = 0.02
 
 
 def divisor(clock_hz: int, baud: int) -> int:
-    """Clock cycles of a bit; raises `InputError` when the clock is too slow for the rate or fits it badly."""
+    """Clock cycles per bit; raises `InputError` if the clock is too slow or does not match the baud rate."""
     if clock_hz <= 0 or baud <= 0:
         raise InputError(f"clock and baud rate must be positive, not {clock_hz} and {baud}")
     cycles = max(1, round(clock_hz / baud))
@@ -33,10 +33,13 @@ def divisor(clock_hz: int, baud: int) -> int:
 
 
 class Receiver(Component):
-    """Gives every byte on `rx` as a pulse of `valid`; `bad` pulses instead when the stop bit is 0.
+    """Receives bytes on `rx`: each pulses `valid`, or `bad` if its stop bit is 0.
 
-    Each bit is the majority of three samples around its middle. After a bad byte it waits until the line is
-    1.
+    Each bit is the majority of three samples around its middle. After a bad byte the receiver waits until the
+    line is 1.
+
+    **Timing.** `valid` or `bad` is 1 for one cycle; `data` holds until the next byte begins. If the start bit
+    begins on `rx` in cycle t, that cycle is `t + 9*cycles + cycles div 2 + max(1, cycles div 8) + 3`.
     """
 
     def __init__(self, cycles: int):
@@ -65,7 +68,7 @@ class Receiver(Component):
             with m.If(clock == middle + spread):
                 m.d.sync += bits.eq(bits + 1)
                 with m.If(bits == 0):
-                    m.d.sync += busy.eq(~majority)  # a spike was no start bit
+                    m.d.sync += busy.eq(~majority)  # a spike is no start bit
                 with m.Elif(bits < 9):
                     m.d.sync += self.data.eq(Cat(self.data[1:], majority))
                 with m.Else():
@@ -75,7 +78,11 @@ class Receiver(Component):
 
 
 class Transmitter(Component):
-    """Sends the bytes of a stream on `tx`, one after the other without a pause."""
+    """Sends the bytes of a stream on `tx`, without a pause between them.
+
+    **Timing.** The start bit of a byte accepted in cycle t begins in t + 1. Each of the ten bits lasts
+    `cycles` cycles, and the next byte is accepted in t + 10*cycles at the earliest.
+    """
 
     def __init__(self, cycles: int):
         self._cycles = cycles
@@ -84,7 +91,7 @@ class Transmitter(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         clock = Signal(range(self._cycles))
-        bits = Signal(range(11))  # still to send, the current one included
+        bits = Signal(range(11))  # still to send, including the current one
         rest = Signal(9)
         end = Signal()
         m.d.comb += [

@@ -13,7 +13,7 @@ from hw.rtl.bus.protocol import PROTOCOL, RECEIVE_BYTES, Identity, Serial
 from hw.rtl.bus.ram import AxiRam
 from hw.rtl.bus.uart import divisor
 
-#: What the outputs `led` show, lowest bit first.
+#: Meaning of the outputs `led`, lowest bit first.
 LEDS = ("running", "done", "error", "lost")
 
 
@@ -21,7 +21,9 @@ class UartMachine(Component):
     """The top `heald_uart`: ports `clk`, `rst` (synchronous), `uart_rx`, `uart_tx`, `led` (`LEDS`).
 
     Memory has `serial.memory_bytes` from address 0 on (`hw.rtl.bus.ram.check_size`); the clock must be able
-    to give the baud rate (`hw.rtl.bus.uart.divisor`).
+    to produce the baud rate (`hw.rtl.bus.uart.divisor`).
+
+    **Timing.** docs/bus.md, "`heald_uart`" and "UART protocol".
     """
 
     def __init__(self, config: MachineConfig, serial: Serial):

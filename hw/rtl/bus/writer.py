@@ -12,17 +12,20 @@ from hw.rtl.bus.buffer import StreamBuffer
 from hw.rtl.bus.gather import Gather
 from hw.rtl.interfaces import WritePort
 
-#: Bursts that may wait for their answers.
+#: Maximum number of bursts that wait for their responses.
 BURSTS = 16
-#: Transfers that wait for their burst to close or for W, at least.
+#: Minimum room for transfers that wait until their burst closes, or for W.
 DATA_DEPTH = 16
 
 
 class WriteMaster(Component):
-    """A port of `port` bytes on a bus of `width` bytes, with AxID `identity`.
+    """A port of `port` bytes as an AXI4 write master on a bus of `width` bytes, with AxID `identity`.
 
-    Transfers wait in a queue until their burst is closed. The answer to a burst becomes one answer to each of
-    its transfers; any but OKAY sets `error`.
+    Transfers wait in a queue until their burst is closed. The response to a burst becomes one answer to each
+    of its transfers; any response but OKAY sets `error`.
+
+    **Timing.** A transfer accepted in cycle t is on AW and W from t + 3 on, plus the cycles in which its
+    burst grows. The first answer follows one cycle after BVALID, further ones in successive cycles.
     """
 
     def __init__(self, port: int, width: int, beats: int, id_bits: int, identity: int):
@@ -36,7 +39,7 @@ class WriteMaster(Component):
         fields = {"data": 8 * self._port, "strobe": self._port} | ({"lane": lane_bits} if lane_bits else {})
         beat_layout = data.StructLayout(fields)
         depth = max(DATA_DEPTH, self._beats)
-        queue = fifo.SyncFIFO if depth <= 32 else fifo.SyncFIFOBuffered  # deep ones in block RAM
+        queue = fifo.SyncFIFO if depth <= 32 else fifo.SyncFIFOBuffered  # deep ones use block RAM
         m.submodules.beats = beats = queue(width=beat_layout.size, depth=depth)
         m.submodules.gather = gather = Gather(self._port, self._beats)
         m.submodules.aw = aw = StreamBuffer(bus.aw.payload.shape())
@@ -46,7 +49,7 @@ class WriteMaster(Component):
 
         identity = Const(self._identity, bus.signature.id_bits)
 
-        # A transfer enters the queue of data and the gathering of addresses at once.
+        # A transfer enters the data queue and the address gathering in the same cycle.
         entry, beat = Signal(beat_layout), Signal(beat_layout)
         m.d.comb += [
             gather.request.valid.eq(request.valid & beats.w_rdy),
@@ -65,7 +68,7 @@ class WriteMaster(Component):
         m.d.comb += [
             gather.take.eq(take),
             aw.i.valid.eq(take),
-            # In one piece: Verilog has no process for a part that is constant.
+            # As a whole: Verilog has no process for a part that is constant.
             aw.i.payload.eq(
                 Cat(identity, gather.address, gather.length, Const(first, 3), Const(Burst.INCR, 2))
             ),
@@ -94,7 +97,7 @@ class WriteMaster(Component):
         return m
 
     def _answers(self, m: Module, owed: fifo.SyncFIFO) -> None:
-        """Pass the answer to a burst to the port once for each of its transfers."""
+        """Passes the response to a burst to the port once for each of its transfers."""
         response = self.port.response
         m.submodules.b = b = StreamBuffer(self.bus.b.payload.shape())
         connect(m, flipped(self.bus.b), b.i)

@@ -12,36 +12,36 @@ from hw.fabric.layout import ARRAYS
 from hw.rtl.bits import log2, where
 from hw.rtl.cgra.units import WIDTH, any_of, later, shown
 
-#: Elements of arrays by number.
+#: Element types of arrays, by number.
 INT32, INT8, UINT8 = range(len(ELEMENTS))
 BASE_BITS = 24
 ARRAY_BITS = (ARRAYS - 1).bit_length()
 
-#: The first word of an array in a bitstream, but for its unused bits.
+#: The first word of an array in a bitstream, without its unused bits.
 ArrayPlace = data.StructLayout({"base": BASE_BITS, "space": 2, "element": 2})
 
 
 def space_bytes(config: MachineConfig) -> tuple[int, int, int]:
-    """Bytes of the spaces by their numbers."""
+    """Sizes in bytes of the spaces, by number."""
     return config.acc_bytes, config.scratch_bytes, config.out_bytes
 
 
 def address_bits(config: MachineConfig) -> int:
-    """Bits of a byte address in the largest space."""
+    """Width of a byte address in the largest space."""
     return (max(space_bytes(config)) - 1).bit_length()
 
 
 def length_bits(config: MachineConfig) -> int:
-    """Bits of the length of an array that lies in a space."""
+    """Width of the length of an array within any space."""
     return max(space_bytes(config)).bit_length()
 
 
 def access_layout(config: MachineConfig) -> data.StructLayout:
-    """An access: a load, or a store of `data`, of the element at a byte address of one of the three spaces.
+    """A load, or a store of `data`, of one element at a byte address of one of the three spaces.
 
-    `whole`: the element is a word; `signed`: it is a byte with a sign. In a grid of several lanes, `wide`: it
-    is an access of all lanes, the first at that address, and `mask` says which of them count (of a store that
-    is not wide, lane 0).
+    `whole`: the element is a word; `signed`: it is a signed byte. With several lanes, `wide`: the access is
+    of all lanes, the first at that address, and `mask` selects the lanes that take part (for a store that is
+    not wide, lane 0).
     """
     lanes = config.cgra.lanes if config.cgra is not None else 1
     members = {
@@ -53,15 +53,15 @@ def access_layout(config: MachineConfig) -> data.StructLayout:
 
 
 def arrived_layout(lanes: int) -> data.StructLayout:
-    """What banks bring to a port: the word of an element, from the accumulator or from elsewhere.
+    """What the banks return to a port: the word of an element, in `acc` or in `other`.
 
-    It comes in two because a row of the accumulator is wide: they meet behind a register. `lowest` and
-    `signs` tell the bytes of it that are the lowest of the element and its sign, one bit each, `whole`
-    whether it is a word. All are 0 where there is no load.
+    The two are separate because a row of the accumulator is wide; they are merged after a register. `lowest`
+    and `signs` select, one-hot, the byte of the word that is the element's lowest and the one with its sign;
+    `whole` says that the element is a word. All are 0 if there is no load.
 
-    In a grid of several lanes there is a word for each, and a single one is in any of them. `mask` says which
-    lanes get something; where an access is `wide`, of bytes, `part` says which of four parts of all words
-    they are, one bit each, and `signed` whether they have a sign.
+    With several lanes there is one word per lane, and a single element may be in any of them. `mask` selects
+    the lanes that get a value. For a `wide` access of bytes, `part` selects, one-hot, which of four parts of
+    all words they are, and `signed` says whether they are signed.
     """
     members = {"acc": WIDTH * lanes, "other": WIDTH * lanes}
     members |= {"lowest": WIDTH // 8, "signs": WIDTH // 8, "whole": 1}
@@ -69,14 +69,14 @@ def arrived_layout(lanes: int) -> data.StructLayout:
     return data.StructLayout(members | (of_lanes if lanes > 1 else {}))
 
 
-#: A change of an array: which parts of it take `data` (`kind`: space and element).
+#: A write to an array: the parts that take `data` (`kind`: space and element type).
 ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARRAY_BITS, "data": WIDTH})
 
 
 class ArrayTable(Component):
-    """The arrays of a configuration, the lowest bits of bases and lengths.
+    """The arrays of a configuration, with as many low bits of base and length as requested.
 
-    **Timing.** What is written in cycle t is read from t + 1 on; reading is combinational.
+    **Timing.** A write in cycle t is readable from t + 1 on; reading is combinational.
     """
 
     def __init__(self, base_bits: int = BASE_BITS, length_bits: int = WIDTH) -> None:
@@ -115,19 +115,18 @@ class ArrayTable(Component):
 
 
 class MemoryPort(Component):
-    """Makes the access of a step from index, value and array; keeps it while it waits, and what loads bring.
+    """Turns index, value and array of a step into an access, holds it while it waits, and returns loads.
 
-    `load` takes the array and `store` of the step that is next, and with several lanes `wide`: whether its
-    access is of all of them. `happens` says for each lane that the step that ends has an access; `outside`,
-    that it must not be. An access that stays `open` is shown again (`waiting`), and no step may end
-    meanwhile; in a pipelined fabric `new` is the access without regard to one that waits, else it is
-    `access`. `arrived` is what a load brings that was served in the cycle before, else 0; `fresh` says that
-    there is one. `shows` says that no access of any port is open. Where `moves` is 1 without `advance`, loads
-    are forgotten.
+    `load` latches the array and `store` of the next step, and, with several lanes, `wide`: whether the access
+    is of all lanes. `happens` says for each lane that the step that ends has an access, `outside` that this
+    access is out of range. An access that remains `open` is shown again (`waiting`), and no step may end
+    meanwhile. In a pipelined fabric `new` is the access regardless of one that waits; otherwise it equals
+    `access`. `arrived` is the data of a load served in the previous cycle, else 0; `fresh` says that there is
+    one. `shows` means that no access of any port is open. `moves` without `advance` discards pending loads.
 
-    **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
-    load of a step is `y` when the next step ends, and until then. In a pipelined fabric accesses come a step
-    later, in the first cycle then in which `shows` is 1, and `y` another step later.
+    **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. `y` holds the
+    value of a step's load from its arrival to the end of the next step. In a pipelined fabric accesses are
+    made one step later, in its first cycle with `shows`, and `y` comes one more step later.
     """
 
     def __init__(self, config: MachineConfig, lanes: int = 1, pipelined: bool = False):
@@ -184,7 +183,7 @@ class MemoryPort(Component):
             m.d.comb += [
                 present.eq(Mux(waits, kept, following)),
                 access.eq(present),
-                # While an access waits, its address goes through the adder alone.
+                # The kept address of a waiting access already includes the offset; it only passes the adder.
                 access.address.eq(present.address + Mux(waits, 0, offset)),
                 access.data.eq(Mux(waits, kept.data, self.value)),
                 *([access.mask.eq(Mux(waits, kept.mask, mask))] if mask is not None else []),
@@ -193,8 +192,8 @@ class MemoryPort(Component):
         with m.If(self.shows if self._pipelined else self.advance):
             m.d.sync += kept.eq(access)
         m.d.comb += [access.valid.eq(happens | waits), self.outside.eq(happens & outside)]
-        # A value that came before the step can end is kept. It joins the words from elsewhere, of which there
-        # are fewer than of the accumulator.
+        # A value that arrives before the step can end is kept. It is merged into `other`, which comes from
+        # fewer banks than the accumulator's words.
         layout = self._arrived
         stayed, stays, loaded, coming = Signal(layout), Signal(), Signal(layout), Signal(layout)
         m.d.sync += stays.eq(~self.moves & (stays | self.fresh))
@@ -211,7 +210,7 @@ class MemoryPort(Component):
             ],
         ]
         if self._pipelined:
-            # From a block RAM it is too far to the other PEs.
+            # The path from a block RAM to other PEs is too long for one cycle.
             with m.If(self.moves):
                 m.d.sync += loaded.eq(coming)
         else:
@@ -222,14 +221,14 @@ class MemoryPort(Component):
     def _reach(
         self, following: data.View[data.StructLayout], length: Value
     ) -> tuple[Value, Value | None, Value]:
-        """Whether there is an access, its mask (None in a grid of one lane), and whether it goes too far."""
+        """Whether there is an access, its mask (None in a one-lane CGRA), and whether it is out of range."""
         index, happens, mask, apart = self.index, self.happens[0], None, Const(0, 1)
         if "mask" in following.shape().members:
             single = Mux(following.store, 1, (1 << len(following.mask)) - 1)
             mask = single
         if self._lanes > 1:
             low = log2(self._lanes)
-            # Lanes lie side by side from a multiple of their number on.
+            # A wide access must start at a multiple of the number of lanes.
             apart = following.wide & index[:low].any()
             index = Cat(index[:low] | following.wide.replicate(low), index[low:])
             happens = Mux(following.wide, self.happens.any(), happens)
@@ -238,7 +237,7 @@ class MemoryPort(Component):
         return happens, mask, beyond | apart if self._lanes > 1 else beyond
 
     def _loaded(self, m: Module, loaded: data.View[data.StructLayout]) -> Value:
-        """What a load gives, of what the banks brought."""
+        """The value of a load, extracted from the words that the banks returned."""
         words = [
             loaded.acc.word_select(i, WIDTH) | loaded.other.word_select(i, WIDTH)
             for i in range(len(loaded.acc) // WIDTH)
@@ -264,7 +263,7 @@ class MemoryPort(Component):
         return Cat(*lanes)
 
     def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:
-        """Of the next step: its access to element 0, whether it is a store to what is read only, the length.
+        """For the next step: its access to element 0, whether it is a forbidden store, the array's length.
 
         An array that the configuration does not have has length 0.
         """
@@ -290,7 +289,7 @@ class MemoryPort(Component):
         return following, forbidden, length
 
     def _forbidden(self, table: ArrayTable) -> Value:
-        """Whether it is a store to what is read only, or of all lanes, in an array that begins between."""
+        """Whether it is a store to a read-only space, or a wide access to an array with an unaligned base."""
         readonly = self.store & (table.space != OUT)
         if self._lanes == 1:
             return readonly

@@ -1,4 +1,4 @@
-"""The unit of a processing element for all of its lanes together."""
+"""The unit of a processing element that combines or moves its lanes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hw.rtl.cgra.units import WIDTH, later
 
 
 class Across(Component):
-    """The sum or the greatest of all lanes of A, in every lane, or lanes moved; 0 where nothing starts.
+    """Reduces all lanes of A to their sum or maximum, or moves lanes; 0 if no operation starts.
 
-    `start` says for each lane that an operation of this unit executes and its predicate holds. Where it
-    `moves` lanes, lane i gets lane i + `by`, or (`halves`) lane 2i, or 2i + 1 (`odd`), of A and B in a row.
-    Else every lane gets the greatest (`greatest`) or the sum.
+    `start` says for each lane that an operation of this unit executes and its predicate holds. With `moves`,
+    lane i gets lane i + `by`, or (`halves`) lane 2i or (`odd`) 2i + 1, of the lanes of A followed by those of
+    B. Otherwise every lane gets the maximum (`greatest`) or the sum of A.
 
-    **Timing.** As `Multiplier`: operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on,
-    until the next step has ended; where the unit is pipelined, in the step after that one.
+    **Timing.** As `Multiplier`: operands of a step that ends (`advance`) in cycle t give `y` from t + 1 on,
+    until the next step has ended; in a pipelined unit, one step later.
     """
 
     def __init__(self, lanes: int, pipelined: bool = False):
@@ -43,7 +43,7 @@ class Across(Component):
         every = range(self._lanes)
         a, b = ([operand.word_select(i, WIDTH) for i in every] for operand in (self.a, self.b))
         even, odd = Cat([*a, *b][::2]), Cat([*a, *b][1::2])
-        # Lanes below `by` of A leave, those of B come in their place.
+        # Lanes of A below `by` are dropped; those of B take their place.
         rotated = rotate_right(m, Cat(Mux(i < self.by, b[i], a[i]) for i in every), self.by, unit=WIDTH)
         moved: Value = Mux(self.halves, Mux(self.odd, odd, even), rotated)
         words = self._half(m, a, greatest)
@@ -61,7 +61,7 @@ class Across(Component):
         return m
 
     def _half(self, m: Module, words: list[Value], greatest: Value) -> list[Value]:
-        """Of every two neighbours their sum, or the greater one; a single word stays."""
+        """Combines neighbouring words in pairs to their sum or maximum; a single word stays as it is."""
         found: list[Value] = []
         for i, (one, other) in enumerate(zip(words[::2], words[1::2], strict=False)):
             word = Signal(WIDTH, name=f"of{2 * self._lanes // len(words)}_{i}")
@@ -80,7 +80,7 @@ class Across(Component):
         moves: Value,
         start: Value | None = None,
     ) -> tuple[list[Value], Value, Value, Value, Value]:
-        """All of these values in the step before."""
+        """Registers all of these values for one step."""
 
         def held(what: str, value: Value) -> Value:
             return later(m, self.advance, f"{name}_{what}", value, reset=what == "start")

@@ -1,4 +1,4 @@
-"""What a PE works out of an entry one step ahead, so that a step itself starts from registers."""
+"""Decodes an entry one step ahead, so that a step starts from registers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from hw.rtl.cgra.units import AluControl, alu_control, is_operation
 
 
 def moment_layout(fabric: Fabric) -> data.StructLayout:
-    """What PEs need to know of the number k of a step's newest iteration and the number N of iterations.
+    """Where a step lies in a launch: its newest iteration k, relative to 0 and to the number N of iterations.
 
-    `ahead` is k or its largest useful value, `over` whether k is at least N, `beyond` then k - N or its
-    largest useful value.
+    `ahead` is k, saturated; `over` says whether k >= N; `beyond` is then k - N, saturated.
     """
     return data.StructLayout(
         {
@@ -32,9 +31,9 @@ def moment_layout(fabric: Fabric) -> data.StructLayout:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a mux chooses, for the step: one bit for every source, at most one of them 1.
+    """The decoded select of a mux: one bit per source, at most one of them 1.
 
-    `taken`: the register that the mux belongs to takes it.
+    `taken`: the register behind the mux loads.
     """
 
     selects: dict[str, Signal]
@@ -43,16 +42,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand: one of some numbers, or what is chosen; the others are 0."""
+    """A decoded operand: the OR of `numbers` and the chosen source; at most one of them is not 0."""
 
     numbers: tuple[Signal, ...]
     choice: Choice
 
 
 class Ahead:
-    """The entry of the next step, and the registers that take what is worked out of it.
+    """Decodes the entry of the next step into registers, which load when `load` is 1.
 
-    They do so when `load` is 1. `const` and `fields` are still those of the next step.
+    `const` and `fields` are not registered here: they are those of the next step.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Ahead:
         self._m, self._kind, self._layout, self._load = m, kind, layout, load
         self.fields = {f.name: contexts.fields[f.low : f.low + f.width] for f in layout.fields}
         self.const, self._init = contexts.const, contexts.init
-        # In the first iterations some operands are others.
+        # In the first iterations some operands are replaced by `init`.
         self._early, self._active = Signal(), Signal()
         stage = self.fields["stage"]
         m.d.comb += [
@@ -76,14 +75,14 @@ class Ahead:
         ]
 
     def held(self, name: str, value: Value) -> Signal:
-        """A value of the next step, as it is in the step."""
+        """A value of the next step, registered for use in that step."""
         register = Signal(len(value), name=f"step_{name}", reset_less=True)
         with self._m.If(self._load):
             self._m.d.sync += register.eq(value)
         return register
 
     def active(self, *operations: str) -> Signal:
-        """Whether the step executes one of these, for an iteration that there is."""
+        """Whether the step executes one of these operations, for an iteration that exists."""
         return self.held(f"active_{operations[0]}", self._is(*operations) & self._active)
 
     @property
@@ -97,11 +96,11 @@ class Ahead:
         return self._is(*WIDE)
 
     def lane(self) -> Signal:
-        """Whether operand A is the number of the lane."""
+        """Whether operand A is the lane number."""
         return self.held("lane", self._is("lane"))
 
     def across(self) -> dict[str, Signal]:
-        """What the unit for all lanes together does, by its ports; `start` says whether it does anything."""
+        """Controls of the unit across lanes, by port; `start` says whether it executes an operation."""
         executed = {
             "start": [o.name for o in OPERATIONS.values() if o.unit is Unit.LANES],
             "greatest": ["max_lanes"],
@@ -112,7 +111,7 @@ class Ahead:
         return {port: self.held(f"across_{port}", self._is(*names)) for port, names in executed.items()}
 
     def alu(self) -> data.View[data.StructLayout]:
-        """What the ALU does."""
+        """Controls of the ALU."""
         control = Signal(AluControl, name="step_alu", reset_less=True)
         with self._m.If(self._load):
             self._m.d.sync += [
@@ -121,7 +120,7 @@ class Ahead:
         return control
 
     def multiplier(self) -> tuple[Signal, Signal, Signal]:
-        """Whether a product is started, whether it is shifted, and to even."""
+        """Whether a product starts, whether it is shifted and rounded, and whether to even."""
         names = [o.name for o in OPERATIONS.values() if o.unit in (Unit.MULTIPLIER, Unit.QUANTISER)]
         even = ("mul_shift_round_even", "requantise_even")
         return (
@@ -131,11 +130,11 @@ class Ahead:
         )
 
     def quantises(self) -> Signal:
-        """Whether a product becomes a byte."""
+        """Whether a product is requantised to a byte."""
         return self.held("quantises", self._is("requantise", "requantise_even"))
 
     def operand(self, name: str, readable: Value | None) -> Operand:
-        """A data operand. An absolute value is that of operand B, a constant a copy of operand A."""
+        """Decodes a data operand; `abs` reads its operand as B, a constant is a copy of operand A."""
         bits = dict(zip("abc", self.fields["initial"], strict=False))
         select, initial = self.fields[name], self._early & bits[name]
         nothing: Value | None = None
@@ -153,7 +152,8 @@ class Ahead:
         usual = ~initial if nothing is None else ~initial & ~nothing
         if name != "a" or nothing is None:
             const = const & ~initial
-        # Two registers with a reset each, as FPGAs have them; to choose before would take a LUT per bit.
+        # Two registers with a reset each, which FPGAs provide; a multiplexer in front would take a LUT per
+        # bit.
         numbers = (
             self.held(f"const_{name}", where(const, self.const)),
             self.held(f"init_{name}", where(begins, self._init)),
@@ -161,7 +161,7 @@ class Ahead:
         return Operand(numbers, self._choice(name, select, usual, readable))
 
     def predicate(self, readable: Value | None) -> Operand:
-        """The predicate, as one bit: whether it is not 0."""
+        """Decodes the predicate as one bit: whether its value is not 0."""
         initial = self._early & self.fields["initial"][3]
         select, sources = self.fields.get("p", Const(0, 1)), self._layout.sources["p"]
         always = (select == 0) | (select >= len(sources))
@@ -169,11 +169,14 @@ class Ahead:
         return Operand((number,), self._choice("p", select, ~initial, readable))
 
     def choice(self, name: str, readable: Value | None = None) -> Choice:
-        """What a register takes."""
+        """Decodes what a register loads."""
         return self._choice(name, self.fields[name], None, readable)
 
     def registers(self, known: Value, advance: Value) -> tuple[Choice, Value, Value, Signal]:
-        """What the register file takes and where, what it reads, and whether the next one read is known."""
+        """Decodes the register file; returns (write choice, write address, read address, readable).
+
+        `readable` says whether the register that the next step reads has been written.
+        """
         write = self.choice("write")
         places = {
             name: self._within(self.fields[name]) for name in ("write_at", "read_at") if name in self.fields
@@ -190,7 +193,7 @@ class Ahead:
         return write, held.get("write_at", Signal()), held.get("read_at", Signal()), readable
 
     def _within(self, number: Value) -> Value:
-        """A number beyond the last register counts as 0."""
+        """The number of a register; a number beyond the last one counts as 0."""
         if self._kind.registers == 1 << len(number):
             return number
         return Mux(number < self._kind.registers, number, 0)
@@ -199,7 +202,7 @@ class Ahead:
         return is_operation(self.fields["op"], self._kind, *operations)
 
     def _choice(self, name: str, select: Value, usual: Value | None, readable: Value | None) -> Choice:
-        """One bit per source, where it is chosen as `usual`; one that is not `readable` is 0."""
+        """One bit per source, gated by `usual`; a `register` source that is not `readable` gives 0."""
         sources = self._layout.sources[name]
         selects = {}
         for number, source in enumerate(sources):

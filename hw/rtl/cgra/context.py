@@ -12,19 +12,19 @@ from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
 
 
 def context_bits(fabric: Fabric) -> int:
-    """Bits of the number of a context."""
+    """Width of a context number."""
     return max(1, (fabric.contexts - 1).bit_length())
 
 
 class ContextMemory(Component):
-    """The entries of a PE, one per context, in a block RAM of their own for every word.
+    """The entries of a PE, one per context; each word of an entry has its own block RAM.
 
-    `write` selects the word that becomes `data` in context `at`. `fields`, `const` and `init` are those of
+    `write` selects the word of context `at` that becomes `data`. `fields`, `const` and `init` are those of
     the context read last; `bound` is the sum of its `stage` and `first`.
 
-    **Timing.** A word written in cycle t is read from t + 1 on; the entry of a context read in t is there in
-    t + 1 and stays while `read` is 0. In a pipelined fabric it passes a register, which takes what was there
-    whenever `read` is 1: a block RAM is slow.
+    **Timing.** A word written in cycle t is readable from t + 1 on; the entry of a context read in t is valid
+    in t + 1 and holds while `read` is 0. In a pipelined fabric it passes another register, which loads the
+    memory's previous output whenever `read` is 1, because a block RAM is slow.
     """
 
     def __init__(self, fabric: Fabric, pe: int):

@@ -21,21 +21,21 @@ from hw.rtl.memory.buffer import WordRead
 
 
 def patch_layout(fabric: Fabric) -> data.StructLayout:
-    """A patch of an entry that is done in this cycle."""
+    """A patch of an entry that is applied in this cycle."""
     return data.StructLayout(
         {"const": 1, "init": 1, "pe": pe_bits(fabric), "context": context_bits(fabric), "data": WIDTH}
     )
 
 
 class Control(Component):
-    """Runs `cgra` operations.
+    """Runs `cgra` operations: loads and patches configurations, and steps through the contexts.
 
-    `placed`, `patch` and `array_write` configure the PEs, through a register. `clear` goes
-    before a new configuration. `advance` ends a step, when no access of an earlier one is `waiting`;
-    `outside` says that one of the step must not be, `stopped` that nothing more may be stored. `load` takes
-    what the next step needs, `read` asks for the context of the step after that (of the one after it, if the
-    fabric is pipelined); `moment` is that of the next step. `rests` says that no step executes. In a
-    pipelined fabric the accesses of a step come in the next cycle in which `shows` is 1.
+    `placed`, `patch` and `array_write` configure the PEs, through a register. `clear` precedes a new
+    configuration. `advance` ends a step, when no access of an earlier one is `waiting`; `outside` says that
+    an access of the step is out of range, `stopped` that nothing more may be stored. `load` latches what the
+    next step needs; `read` fetches the context of the step after it (in a pipelined fabric, of the one after
+    that); `moment` describes the next step. `rests` says that no step executes. In a pipelined fabric the
+    accesses of a step are made in the next cycle in which `shows` is 1.
 
     **Timing.** docs/cgra.md, "The `cgra` operation".
     """
@@ -71,14 +71,14 @@ class Control(Component):
         m.submodules.loader = loader = Loader(self._config, self._fabric)
         settings = loader.settings
         d = Signal(operation("cgra"), reset_less=True)
-        # Where a launch stands, one bit for every part of its course but loading.
+        # State of a launch, one-hot; loading has no bit of its own.
         idle, patching, checking = Signal(init=1), Signal(), Signal()
         running, done, shown, loaded = Signal(), Signal(), Signal(), Signal()
-        # What the cycle before found: something that must not be, and that it is an array.
+        # The previous cycle found an error; that error was in the place of an array.
         failed, displaced = Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
-        # A stop comes late in a cycle: a launch that is taken in it gets no further, and a step that begins
-        # in it stores nothing, and is the last.
+        # `stop` is late, so it is registered. A launch taken in that cycle gets no further; a step that
+        # begins in it stores nothing and is the last one.
         halted = Signal(init=1)
         m.d.sync += halted.eq(control.stop)
         m.d.comb += [
@@ -95,7 +95,7 @@ class Control(Component):
             self.placed.eq(loader.placed),
             self.clear.eq(loader.begin),
             self.arrays.eq(settings.arrays),
-            # The cycle f of the contract.
+            # Cycle f of the contract.
             configured.eq((take & keep & loaded) | (loader.verdict & ~loader.bad)),
         ]
         with m.If(take):
@@ -148,7 +148,7 @@ class Control(Component):
         return m
 
     def _patches(self, m: Module, loader: Loader, d: Value, patching: Value) -> Value:
-        """Patches, one after the other; whether the patch of this cycle is the last."""
+        """Applies patches one after another; returns whether this cycle's patch is the last one."""
         placed, settings = loader.placed, loader.settings
         m.submodules.patches = patches = memory.Memory(shape=WIDTH, depth=PATCHES, init=[], attrs=BLOCK_RAM)
         write, read = patches.write_port(), patches.read_port()
@@ -156,7 +156,7 @@ class Control(Component):
         first, patch = Signal(Patch), Signal(Patch)
         scalars = Array([d["live0"], d["live1"], *(d[f"cgra_{i}"] for i in range(12)), 0, 0])
         scalar, what = Signal(WIDTH), Signal(4)
-        # The patch of this cycle is in a register, the memory gives the next one: patch 1 while none is.
+        # The current patch is in a register, and the memory reads the next one; while idle, that is patch 1.
         with m.If(placed.patch & (placed.item == 0)):
             m.d.sync += first.eq(placed.data)
         m.d.sync += [
@@ -186,11 +186,11 @@ class Control(Component):
         return last
 
     def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value, Value]:
-        """One array per cycle: whether it is the last, or the one before, and whether it must not lie there.
+        """Checks one array per cycle; returns whether it is the last, the last but one, and out of bounds.
 
-        There are at least three cycles, in which contexts are read that patches may have changed. Bits that
-        no place in a space has must be 0, and are not added. In a pipelined fabric arrays are looked at a
-        cycle after they are read.
+        The checks take at least three cycles; meanwhile contexts are read that patches may have changed. High
+        bits that no address in a space uses must be 0, and are not added. In a pipelined fabric arrays are
+        checked one cycle after they are read.
         """
         m.submodules.arrays = table = ArrayTable()
         number, final = Signal(range(ARRAYS + 1)), Signal(range(ARRAYS + 1))
@@ -202,7 +202,7 @@ class Control(Component):
             table.number.eq(number),
             following.eq(Mux(checking & ~last, number + 1, 0)),
         ]
-        # Addresses of contexts depend on them: they are registers. `final` is known long before, and above 1.
+        # Registers, because context addresses depend on them. `final` is known long before and is above 1.
         m.d.sync += [number.eq(following), last.eq(following == final), almost.eq(following + 1 == final)]
         base, length, whole = table.base, table.length, table.element == INT32
         bits = max(space_bytes(self._config)).bit_length()
@@ -225,9 +225,9 @@ class Control(Component):
         return last, almost, misplaced
 
     def _fetch(self, m: Module, settings: Value, going: Value) -> Value:
-        """Ask for contexts one after another; whether that of the next step is the last one.
+        """Fetches contexts one after another; returns whether the one of the next step is the last context.
 
-        As long as nothing is `going`, the first is asked for. In a pipelined fabric entries pass a register
+        Until `going` is 1, the first context is fetched. In a pipelined fabric entries pass another register
         on their way to the next step.
         """
         asked, final = Signal(len(self.context)), Signal(len(self.context))
@@ -245,7 +245,7 @@ class Control(Component):
     def _steps(
         self, m: Module, settings: Value, running: Value, starting: Value, take: Value, wraps: Value
     ) -> tuple[Signal, Signal]:
-        """The moment of the next step; whether this one is the last, and whether there is none."""
+        """Updates `moment`; returns whether the current step is the last, and whether there are no steps."""
         fabric, moment = self._fabric, self.moment
         iterations = self.control.operation.payload.iterations
         left, none = Signal(WIDTH), Signal()
@@ -294,7 +294,7 @@ class Control(Component):
             control.complete_warp.eq(d.warp),
             control.quiet.eq(1),
             control.busy.eq(busy),
-            # A launch that a stop ended stays as it is: the watchdog must not take that for progress.
+            # A launch that a stop ended stays busy; the watchdog must not count that as progress.
             control.progress.eq(busy & ~control.stop),
             control.stall_bank.eq(self.waiting),
             control.error.eq((missing | refused | failed) & ~control.stop),

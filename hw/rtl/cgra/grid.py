@@ -69,7 +69,7 @@ class Grid(Component):
         connect(m, ports.acc, flipped(port.acc))
         connect(m, ports.out_read, flipped(port.out_read))
         connect(m, ports.out_write, flipped(port.out_write))
-        # Words of a configuration are read when no step is.
+        # A configuration is loaded only while no step executes, so the two readers never collide.
         for reader in (control.scratch, ports.scratch):
             m.d.comb += [reader.data.eq(port.scratch.data), reader.held.eq(port.scratch.held)]
         m.d.comb += [
@@ -90,9 +90,9 @@ class Grid(Component):
 
     @staticmethod
     def _entry(m: Module, control: Control) -> tuple[Signal, data.View[data.StructLayout]]:
-        """Which words of an entry the loader places now, and what is written in the next cycle, and where.
+        """Registers the words that loader and patches write into entries; returns which words those are.
 
-        Memories lie far from the control: loader and patches write them through a register.
+        The memories are far from the control, so they are written through a register.
         """
         placed, patch = control.placed, control.patch
         word = Signal(1 << len(placed.word))
@@ -117,7 +117,7 @@ class Grid(Component):
         word: Signal,
         entry: data.View[data.StructLayout],
     ) -> None:
-        """What the loader and patches write into a PE; `word` says which words of an entry are placed now."""
+        """Connects what loader and patches write into a PE; `word` marks the words of an entry placed now."""
         placed, patch = control.placed, control.patch
         const, mine = pe.layout.field_words, Signal(name=f"mine{number}")
         patched, write = Signal(2, name=f"patched{number}"), Signal(len(pe.write), name=f"write{number}")

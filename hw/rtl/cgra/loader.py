@@ -18,9 +18,9 @@ from hw.rtl.memory.buffer import WordRead
 
 #: Word 0 of every bitstream.
 MARK = MAGIC << 16 | VERSION << 8
-#: Words of a bitstream of which all parts are empty but the entries.
+#: Number of words of a bitstream in which all parts but the entries are empty.
 LEAST_WORDS = HEADER_WORDS + 1
-#: What a patch replaces: numbers of `PATCHED`.
+#: Targets of a patch, by their numbers in `PATCHED`.
 CONST, INIT, BASE, LENGTH = range(len(PATCHED))
 
 Patch = data.StructLayout({"at": 12, "pe": 12, "scalar": 4, "what": 4})
@@ -28,7 +28,7 @@ TableHead = data.StructLayout({"words": 16, "pe": 16})
 
 
 class Section(enum.Enum):
-    """The part of a bitstream that the next word is of."""
+    """The part of a bitstream to which the next word belongs."""
 
     HEADER = 0
     ARRAYS = 1
@@ -40,12 +40,12 @@ class Section(enum.Enum):
 
 
 def pe_bits(fabric: Fabric) -> int:
-    """Bits of the number of a PE."""
+    """Width of a PE number."""
     return max(1, (fabric.size - 1).bit_length())
 
 
 def settings_layout(fabric: Fabric) -> data.StructLayout:
-    """What the header of a configuration says of its running."""
+    """The fields of a configuration's header that are needed to run it."""
     most = fabric.contexts * fabric.stages
     return data.StructLayout(
         {
@@ -58,7 +58,7 @@ def settings_layout(fabric: Fabric) -> data.StructLayout:
 
 
 def placed_layout(fabric: Fabric) -> data.StructLayout:
-    """Where a word goes: `entry`, `array`, `patch`, `table`, `head` (of a table) say what it is part of."""
+    """Where a word goes: to an `entry`, an `array`, a `patch`, a `table` or a table's `head`."""
     words = max(layout(fabric, pe).words for pe in range(fabric.size))
     return data.StructLayout(
         {
@@ -78,9 +78,10 @@ def placed_layout(fabric: Fabric) -> data.StructLayout:
 
 
 class _Position:
-    """Where in a bitstream a word is; `found`: it is wrong; `late`: the one before; `wrong`: an earlier one.
+    """The position of a word in a bitstream, and whether the words so far are valid.
 
-    Behind a word that is wrong nothing needs to be right: counts have the bits of what can be.
+    `found`: this word is invalid; `late`: the previous one was; `wrong`: an earlier one was. After an invalid
+    word the counts are don't-care, so they are only as wide as valid values need.
     """
 
     def __init__(self, placed: data.View[data.StructLayout], fabric: Fabric):
@@ -88,51 +89,51 @@ class _Position:
         most = max(words, default=1).bit_length()
         self.section = Signal(Section)
         self.wrong, self.late, self.found = Signal(), Signal(), Signal()
-        #: The array, the word of the header, or the patch.
+        #: Index of the array word, header word or patch.
         self.item = Signal(len(placed.item))
-        #: Words of the table section to come.
+        #: Words left in the table section.
         self.tables = Signal((sum(words) + len(words)).bit_length())
-        #: Words of the present table to come, and the place of the next one.
+        #: Words left in the current table, and the address of the next one.
         self.table_left, self.table_at = Signal(most), Signal(most)
-        #: The PE of the present table, the least that the next one may have.
+        #: PE of the current table, and the lowest PE that the next table may have.
         self.table_pe, self.next_pe = Signal(len(placed.pe)), Signal(len(placed.pe) + 1)
         #: PE, context and word of an entry.
         self.pe, self.context = Signal(len(placed.pe)), Signal(len(placed.context))
         self.number = Signal(len(placed.word))
 
     def restart(self, m: Module) -> None:
-        """Back to the first word."""
+        """Returns to the first word."""
         m.d.sync += [self.section.eq(Section.HEADER), self.wrong.eq(0)]
         for count in (self.item, self.table_left, self.pe, self.context, self.number, self.next_pe):
             m.d.sync += count.eq(0)
 
 
 def _after_patches(some_tables: Value) -> Value:
-    """The section behind the patches."""
+    """The section after the patches."""
     return Mux(some_tables, Section.TABLES, Section.ENTRIES)
 
 
 def _exceeds(word: Value, limit: Value) -> Value:
-    """Whether a word is greater than a number of fewer bits; only these are compared."""
+    """Whether a word exceeds a narrower limit; compares only as many bits as the limit has."""
     return word[len(limit) :].any() | (word[: len(limit)] > limit)
 
 
 def _divided(word: int) -> int:
-    """The remainder of a word behind which 32 zeros come, by the polynomial of CRC-32; lowest bit first."""
+    """CRC-32 remainder of a word followed by 32 zeros, lowest bit first."""
     for _ in range(WIDTH):
         word = word >> 1 ^ (0xEDB88320 if word & 1 else 0)
     return word
 
 
 class Loader(Component):
-    """Reads a configuration from word `4*start` of the scratchpad on.
+    """Reads a configuration from word `4*start` of the scratchpad on, checks and distributes its words.
 
-    `placed` tells of every word where it goes, `settings` what the header says. `error` comes with a header
-    that cannot be, `verdict` at the end, and then `bad` says whether the rest is wrong.
+    `placed` says of every word where it goes; `settings` are fields of the header. `error` reports an invalid
+    header. `verdict` comes at the end, and `bad` then says whether the rest is invalid.
 
-    **Timing.** A word requested in cycle q is `placed`, or in the header checked, in q + 2; `verdict` comes
-    with the last word. One word per cycle in which the scratchpad is free. In a pipelined fabric `error` and
-    `verdict` come a cycle later.
+    **Timing.** A word requested in cycle q is `placed`, or checked if it is in the header, in q + 2;
+    `verdict` comes with the last word. One word per cycle in which the scratchpad is free. In a pipelined
+    fabric `error` and `verdict` come one cycle later.
     """
 
     def __init__(self, config: MachineConfig, fabric: Fabric):
@@ -194,7 +195,7 @@ class Loader(Component):
     def _header(
         self, m: Module, at: _Position, word: Value, valid: Value, beyond: Value, room: Value, total: Signal
     ) -> None:
-        """Checks of the header: whether it is `beyond` the scratchpad, or has more than `room` words."""
+        """Checks the header: also that it is not `beyond` the scratchpad and has at most `room` words."""
         settings = self.settings
         heads = valid & (at.section == Section.HEADER)
         ii, arrays, patches = word[20:], word[12:20], word[:12]
@@ -223,16 +224,16 @@ class Loader(Component):
                 m.d.sync += settings.depth.eq(word)
 
     def _found(self, m: Module, target: Signal, value: Value) -> None:
-        """What a word leads to: in a pipelined fabric in the cycle after."""
+        """Assigns the result of checking a word, one cycle later in a pipelined fabric."""
         m.d["sync" if self._fabric.pipelined else "comb"] += target.eq(value)
 
     def _arrivals(
         self, m: Module, place: Signal, active: Value, accepted: Value, last: Value
     ) -> tuple[Signal, Signal, Signal]:
-        """Requests to the banks; the word that has arrived, whether one has, and whether it is the last.
+        """Requests words from the banks; returns the word that arrived, its valid bit, whether it is last.
 
-        After an error no word counts that is on its way. Addresses do not depend on whether the banks are
-        free, which is known late: while a configuration is loaded no PE reads.
+        After an error, words on their way are dropped. Addresses do not depend on the late `held`, because no
+        PE reads while a configuration is loaded.
         """
         scratch = self.scratch
         banks = len(scratch.enable)
@@ -258,8 +259,8 @@ class Loader(Component):
     def _place(
         self, m: Module, at: _Position, begun: Signal, word: Signal, valid: Signal, end: Signal
     ) -> None:
-        """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
-        # Word and check are added before they are divided: every bit of the sum counts once.
+        """Finds the part to which each word belongs, one cycle after it arrived, and checks all parts."""
+        # The word is added to the CRC before the division: each bit of the sum contributes once.
         check, mixed = Signal(WIDTH), Signal(WIDTH)
         with m.If(begun):
             m.d.sync += check.eq((1 << WIDTH) - 1)
@@ -296,7 +297,7 @@ class Loader(Component):
             m.d.sync += at.wrong.eq(1)
 
     def _tell(self, m: Module, at: _Position, word: Signal, valid: Signal, end: Signal) -> None:
-        """`placed`: the word and where it goes."""
+        """Drives `placed`: the word and where it goes."""
         placed = self.placed
         in_table = at.section == Section.TABLES
         m.d.comb += [
@@ -316,7 +317,7 @@ class Loader(Component):
             m.d.comb += placed.pe.eq(Mux(at.table_left == 0, TableHead(word).pe, at.table_pe))
 
     def _in_header(self, m: Module, at: _Position, word: Signal) -> None:
-        """Counts to the last word of the header, which says how long the tables are."""
+        """Counts to the last word of the header, which holds the length of the tables."""
         m.d.sync += at.item.eq(at.item + 1)
         with m.If(at.item == HEADER_WORDS - 1):
             parts = Mux(
@@ -326,20 +327,20 @@ class Loader(Component):
             m.d.comb += at.found.eq(word[len(at.tables) :].any())
 
     def _in_arrays(self, m: Module, at: _Position) -> None:
-        """Two words for each array."""
+        """Two words per array."""
         m.d.sync += at.item.eq(at.item + 1)
         with m.If(at.item == (self.settings.arrays << 1) - 1):
             m.d.sync += [at.item.eq(0), at.section.eq(self._after_arrays(at.tables != 0))]
 
     def _in_patches(self, m: Module, at: _Position, word: Signal) -> None:
-        """One word for each patch."""
+        """One word per patch."""
         m.d.sync += at.item.eq(at.item + 1)
         m.d.comb += at.found.eq(~self._patch_possible(Patch(word)))
         with m.If(at.item == self.settings.patches - 1):
             m.d.sync += at.section.eq(_after_patches(at.tables != 0))
 
     def _in_tables(self, m: Module, at: _Position, word: Signal) -> None:
-        """A head, then the words that it counts, until the section is over."""
+        """A head, then the words that it counts, until the section ends."""
         head = TableHead(word)
         m.d.sync += at.tables.eq(at.tables - 1)
         with m.If(at.table_left == 0):
@@ -371,18 +372,18 @@ class Loader(Component):
                     m.d.sync += at.section.eq(Section.CHECK)
 
     def _after_arrays(self, some_tables: Value) -> Value:
-        """The section behind the arrays."""
+        """The section after the arrays."""
         return Mux(self.settings.patches != 0, Section.PATCHES, _after_patches(some_tables))
 
     def _patch_possible(self, patch: Value) -> Value:
-        """Whether a patch names something that there is."""
+        """Whether everything that a patch names exists."""
         settings = self.settings
         entry = (patch.pe < self._fabric.size) & (patch.at < settings.ii)
         there = Mux(patch.what[1], patch.at < settings.arrays, entry)
         return (patch.what[2:] == 0) & (patch.scalar < SCALARS) & there
 
     def _table_words(self, m: Module, pe: Value) -> Signal:
-        """Words of a PE's table memory, 0 for one that has none."""
+        """Size of a PE's table memory in words; 0 if it has none."""
         words = Signal(15)
         with m.Switch(pe):
             for number in self._fabric.having(Unit.TABLE):
@@ -391,7 +392,7 @@ class Loader(Component):
         return words
 
     def _last_word(self, m: Module, pe: Value) -> Signal:
-        """The number of the last word of the entries of a PE."""
+        """The number of the last word in an entry of a PE."""
         last = Signal(len(self.placed.word))
         sizes: dict[int, list[int]] = {}
         for number in range(self._fabric.size):

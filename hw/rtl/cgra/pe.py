@@ -20,9 +20,9 @@ from hw.rtl.cgra.units import WIDTH, Alu, Multiplier, any_of, spread
 
 
 class RegisterFile(Component):
-    """Registers with one read and one write port.
+    """A register file with one read and one write port.
 
-    `known` tells which registers have been written since a reset; the others count as 0.
+    `known` marks the registers written since a reset; the caller reads the others as 0.
 
     **Timing.** A register written in cycle t has its value from t + 1 on; reading is combinational.
     """
@@ -65,15 +65,14 @@ class RegisterFile(Component):
 class ProcessingElement(Component):
     """A PE of a fabric with its context memory.
 
-    `context` is that of the step after the next one, read with `read`; `load` takes what the next step needs;
-    `moment` is that of the next step. `advance` says that a step ends in this cycle, `shows` that no access
-    is open (which a step that ends implies), `rests` that no step executes: what a pipelined fabric has under
-    way ends then. `links_in` and `links_out` are in ascending order of the other PE, each with the lanes that
-    both PEs have. `outside` says that the step has an access that must not be, `waiting` that an access of an
-    earlier one is not served yet.
+    `context` is that of the step after the next one, fetched with `read`; `load` latches what the next step
+    needs; `moment` describes the next step. `advance` means that a step ends in this cycle, `shows` that no
+    access is open (true whenever a step ends), `rests` that no step executes; a pipelined fabric then
+    discards pending values. `links_in` and `links_out` are in ascending order of the other PE, each with as
+    many lanes as both PEs have. `outside` means that an access of the step is out of range, `waiting` that an
+    access of an earlier one has not been served yet.
 
-    **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
-    then.
+    **Timing.** All registers load at the end of the cycle in which `advance` is 1, and only then.
     """
 
     def __init__(self, config: MachineConfig, fabric: Fabric, pe: int):
@@ -127,7 +126,7 @@ class ProcessingElement(Component):
             contexts.read.eq(self.read),
         ]
         ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
-        # What operations made: the value that is there sooner, and the one of slower units.
+        # The values of this step's operations: of the fast units, and of the slow ones.
         values = [Signal(self._width, name=made(latency << self._fabric.pipelined)) for latency in (1, 2)]
         result = Signal(self._width)
         sources: dict[str, Value] = {"result": result} | {value.name: value for value in values}
@@ -170,7 +169,7 @@ class ProcessingElement(Component):
             m.d.comb += operand.eq(any_of([*selected, *numbers]))
             operands[name] = operand
         predicate, negate = ahead.predicate(readable), ahead.held("negate", ahead.fields["negate"])
-        # Of every source one bit is enough, for each lane.
+        # One bit per source and lane is enough.
         holds = Signal(lanes)
         for lane in range(lanes):
             some = {name: sources[name].word_select(lane, WIDTH).any() for name in predicate.choice.selects}
@@ -181,18 +180,18 @@ class ProcessingElement(Component):
 
     @staticmethod
     def _chosen(choice: Choice, sources: dict[str, Value]) -> Value:
-        """The source that is chosen, 0 if none is."""
+        """The source that is chosen, or 0."""
         return any_of(where(select, sources[name]) for name, select in choice.selects.items())
 
     def _take(self, m: Module, register: Signal, choice: Choice, sources: dict[str, Value]) -> None:
-        """A register that takes what is chosen when the step ends, or keeps its value."""
+        """A register that loads its choice when the step ends, or keeps its value."""
         with m.If(self.advance & choice.taken):
             m.d.sync += register.eq(self._chosen(choice, sources))
 
     def _units(
         self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Signal, values: list[Signal]
     ) -> None:
-        """The units of the kind, what they give, and whether an index is wrong."""
+        """Instantiates the units of the kind; drives their values and the range errors of indices."""
         units, pipelined, lanes = self.kind.units, self._fabric.pipelined, range(self.kind.lanes)
         happens = [self.advance & holds[lane] for lane in lanes]
         moves = self.advance | self.rests if pipelined else self.advance
@@ -243,7 +242,7 @@ class ProcessingElement(Component):
         m.d.comb += values[0].eq(any_of(sooner))
         slow = any_of(later)
         if pipelined and later:
-            # From a table or a rounding it is too far to the other PEs.
+            # The path from a table or a rounding to other PEs is too long for one cycle.
             slow = Signal(self._width, name="slow")
             with m.If(moves):
                 m.d.sync += slow.eq(any_of(later))
@@ -251,13 +250,13 @@ class ProcessingElement(Component):
         m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
 
     def _named(self, name: str, lane: int) -> str:
-        """The name of a part of a lane."""
+        """The name of a unit in a lane."""
         return f"{name}{lane}" if self.kind.lanes > 1 else name
 
     def _accesses(
         self, m: Module, ahead: Ahead, operands: dict[str, Value], happens: list[Value], moves: Value
     ) -> tuple[list[Value], list[Value], list[Value]]:
-        """What table and memory port give, and whether their indices are wrong."""
+        """Instantiates tables and memory port; returns their values and the range errors of their indices."""
         units, pipelined = self.kind.units, self._fabric.pipelined
         later: list[Value] = []
         loaded: list[Value] = []

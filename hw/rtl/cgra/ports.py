@@ -17,29 +17,29 @@ from hw.rtl.memory.buffer import BankedWrite, WordRead
 
 WORD_BYTES = WIDTH // 8
 SPACES = ("acc", "scratch", "out")
-#: Of every port and bank of a space, whether the port means the bank.
+#: For each space, by port and bank: whether the port addresses the bank.
 Asks = dict[str, list[list[Signal]]]
-#: Something of pairs of ports, the lower number first.
+#: A property of pairs of ports, the lower number first.
 Pairs = dict[tuple[int, int], Signal]
 
 
 class Ports(Component):
-    """Serves the accesses of memory ports with so many `lanes`, in ascending order.
+    """Arbitrates the accesses of the memory ports, which have `lanes` lanes each, in ascending order.
 
-    `open` says which accesses are not served in this cycle; `waiting`, that there was one in the cycle
-    before: all accesses that are valid now were shown then. Nothing is stored while `hold` is 1. `new`
-    are the accesses without regard to those that wait; in a `pipelined` fabric these come from registers.
-    `stores` are those of all lanes of a port, then of the next one.
+    `open` marks accesses that are not served in this cycle. `waiting` means that there was one in the
+    previous cycle; all accesses that are valid now were then shown before. Nothing is stored while `hold` is
+    1. `new` are the accesses regardless of those that wait; in a `pipelined` fabric these come from
+    registers. `stores` are those of all lanes of a port, then of the next port.
 
-    **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
-    the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
-    nothing where one was not served.
+    **Timing.** Combinational from `access` to the banks and to `open`. The data of a load is `arrived` in the
+    cycle after the one in which it was served, with `fresh`. It is 0 if there was no load, and undefined if a
+    load was not served.
     """
 
     def __init__(self, config: MachineConfig, lanes: Sequence[int], pipelined: bool = False):
         self._config, self._lanes, self._pipelined = config, lanes, pipelined
         self._ports = ports = len(lanes)
-        #: Lanes of the port that has most, of which accesses and what arrives have the shape.
+        #: Lanes of the widest port; all accesses and their data have this width.
         self._most = config.cgra.lanes if config.cgra is not None else 1
         derived = config.derived
         super().__init__(
@@ -60,7 +60,7 @@ class Ports(Component):
         )
         row, inner = log2(derived.acc_word_bytes), log2(derived.acc_bank_words)
         scratch, out = log2(word_banks(derived.scratch)), log2(word_banks(derived.out))
-        #: Of every space, the bits of an address that number the bank, and the word (the row) in it.
+        #: For each space, the address bits that select the bank, and the word (the row) in it.
         self._parts = {
             "acc": (slice(row + inner, row + inner + log2(config.acc_banks)), slice(row, row + inner)),
             "scratch": (slice(2, 2 + scratch), slice(2 + scratch, log2(config.scratch_bytes))),
@@ -78,35 +78,35 @@ class Ports(Component):
                 writes[p].eq(access.valid & access.store),
             ]
         word, bank, clash, out_bank, collide = self._meetings(m)
-        # Loads: the first of every bank says which word it serves.
+        # Loads: the first one of each bank decides which word the bank serves.
         reads, first = self._first(m, "read", loads, SPACES, bank)
         served = [Signal(name=f"served{p}") for p in numbers]
         for p in numbers:
             before = first if self._most == 1 else [self._has(reads, q, p) for q in range(p)]
             clashes = Cat(before[q] & clash[q, p] for q in range(p)).any() if p else 0
             m.d.comb += served[p].eq(loads[p] & ~clashes & ~self._held(self.access[p]))
-        # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
-        # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
+        # Stores: a store waits for every load of its word, even one served in this cycle, because checking
+        # that would take longer than a cycle. The result is late, so addresses do not depend on it.
         places, foremost = self._first(m, "store", writes, SPACES[2:], out_bank)
         ready, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("ready", "stored"))
         for p in numbers:
             read = Cat(loads[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
             m.d.comb += [ready[p].eq(~read), stored[p].eq(foremost[p] & ready[p])]
         m.d.comb += self.open.eq(Cat((loads[p] & ~served[p]) | (writes[p] & ~stored[p]) for p in numbers))
-        # Everything waits for `waiting`. So that it is known soon it looks at pairs, not at who comes first:
-        # where two cannot be served together, one of them stays open.
+        # `waiting` is on the critical path. It looks at pairs of accesses and not at their order: of two that
+        # cannot be served together, one stays open.
         valid = [access.valid for access in self.access]
         together = [valid[q] & valid[p] & both for (q, p), both in collide.items()]
         held = [loads[p] & self._held(self.access[p]) for p in numbers]
         m.d.sync += self.waiting.eq(Cat(*together, *held).any())
         self._ask(m, reads)
         self._answer(m, loads, served)
-        # Of several banks a port may be the first of some and not of others.
+        # A port may be the first at some of its banks and not at others.
         self._write(m, places["out"], ready if self._most == 1 else stored, stored)
         return m
 
     def _has(self, reads: Asks, q: int, p: int) -> Value:
-        """Whether port q has a bank that port p means."""
+        """Whether port q has claimed a bank that port p addresses."""
         return Cat(
             has & self._select(self.access[p], space, b)
             for space, ports in reads.items()
@@ -121,10 +121,10 @@ class Ports(Component):
         spaces: Sequence[str],
         meet: Pairs,
     ) -> tuple[Asks, list[Signal]]:
-        """Of every bank the first port that wants it: one bit per port and bank, and one per port.
+        """For each bank, the first port that requests it: one bit per port and bank, and one per port.
 
-        `meet` says of pairs of ports whether they mean one bank of these spaces. An access that must not be
-        goes nowhere, and nothing is in its way.
+        `meet` says of pairs of ports whether they address a common bank of these spaces. An access to no
+        valid space claims no bank and never waits.
         """
         found: Asks = {}
         for space in spaces:
@@ -146,7 +146,7 @@ class Ports(Component):
         return found, first
 
     def _select(self, access: Value, space: str, bank: int) -> Value:
-        """Whether an access goes to a bank of a space."""
+        """Whether an access addresses a bank of a space."""
         bits = access.address[self._parts[space][0]]
         there = getattr(access, space)
         if not len(bits):
@@ -154,31 +154,32 @@ class Ports(Component):
         return there & self._means(access, bits, bank, grouped=space != "acc")
 
     def _means(self, access: Value, bits: Value, number: int, *, grouped: bool = True) -> Value:
-        """Whether bits that number a word are a number, or (`grouped`) one of the words of a wide access."""
+        """Whether these address bits equal a number or, if `grouped`, a wide access covers that number."""
         if self._most == 1 or not grouped:
             return bits == number
         pairs = zip(bits, self._free(access, len(bits)), strict=True)
         return Cat((bit == (number >> i & 1)) | free for i, (bit, free) in enumerate(pairs)).all()
 
     def _free(self, access: Value, bits: int) -> list[Value]:
-        """Of the bits that number a word, those that do not count, since an access is of several words."""
+        """For each bit of a word number, whether a wide access ignores it, since it covers several words."""
         words, of_bytes = log2(self._most), log2(max(1, self._most // WORD_BYTES))
         whole = [access.wide & (True if i < of_bytes else access.whole) for i in range(words)]
         return [*whole, *[Const(0, 1)] * bits][:bits]
 
     def _held(self, access: Value) -> Value:
-        """Whether others hold what an access reads."""
+        """Whether another engine holds what an access reads."""
         acc = [self._select(access, "acc", b) & self.acc.held[b] for b in range(self._config.acc_banks)]
         return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
 
     def _meetings(self, m: Module) -> list[Pairs]:
-        """For pairs of ports, whether they mean one word (of the accumulator, one row), one bank of any
-        space, two words of one bank, and one bank of the output buffer; and whether they collide:
-        two loads of two words of one bank, two stores to one bank, or a load and a store of one
-        word.
+        """For pairs of ports, whether the accesses address the same word, the same bank, and so on.
 
-        In a pipelined fabric new accesses are compared before it is known whether one waits: what those that
-        wait have in common was found when they were new.
+        In this order: one word (of the accumulator: one row); one bank of any space; two words of one bank;
+        one bank of the output buffer; and whether they collide: two loads of different words of one bank, two
+        stores to one bank, or a load and a store of one word.
+
+        In a pipelined fabric new accesses are compared before it is known whether one waits; the results for
+        those that wait were registered when they were new.
         """
         names = ("word", "bank", "clash", "out_bank", "collide")
         found: list[Pairs] = [{} for _ in names]
@@ -197,9 +198,9 @@ class Ports(Component):
         return found
 
     def _compare(self, one: Value, other: Value) -> tuple[Value, ...]:
-        """Of two accesses the five answers of `_meetings`.
+        """The five results of `_meetings` for two accesses.
 
-        Spaces that are smaller than others have zeros in the highest bits of addresses.
+        In a smaller space the highest address bits are 0.
         """
         same = ~(one.address ^ other.address)
         spaces = {space: getattr(one, space) & getattr(other, space) for space in SPACES}
@@ -217,7 +218,7 @@ class Ports(Component):
         return word, bank, clash, out_bank, (both_load & clash) | (both_store & out_bank) | (mixed & word)
 
     def _meet(self, space: str, same: Value, one: Value, other: Value) -> Value:
-        """Whether accesses of a space have a bank in common; `same` are the bits in which they are equal."""
+        """Whether accesses of a space share a bank; `same` marks the address bits in which they are equal."""
         bits = same[self._parts[space][0]]
         if space == "acc":
             return bits.all()
@@ -225,7 +226,7 @@ class Ports(Component):
         return Cat(bit | a | b for bit, (a, b) in zip(bits, free, strict=True)).all()
 
     def _ask(self, m: Module, reads: Asks) -> None:
-        """Addresses to the banks."""
+        """Addresses and enables of the banks."""
         for space, port in (("acc", self.acc), ("scratch", self.scratch), ("out", self.out_read)):
             enables, addresses = [], []
             for b in range(len(port.enable)):
@@ -236,11 +237,11 @@ class Ports(Component):
             m.d.comb += [port.enable.eq(Cat(*enables)), port.address.eq(Cat(*addresses))]
 
     def _merged(self, selects: list[Value], values: list[Value]) -> Value:
-        """The value of which the select is 1; 0 where none is."""
+        """The value whose select is 1, or 0."""
         return any_of(where(select, value) for select, value in zip(selects, values, strict=True))
 
     def _words(self) -> list[tuple[str, int, int | None, Value]]:
-        """All words that banks give: space, bank, place in the row of the accumulator, the word."""
+        """All words that the banks return: space, bank, position in the row of the accumulator, the word."""
         lanes, found = self._config.cols, []
         for space, port in (("acc", self.acc), ("scratch", self.scratch), ("out", self.out_read)):
             for i in range(len(port.data) // WIDTH):
@@ -249,9 +250,9 @@ class Ports(Component):
         return found
 
     def _answer(self, m: Module, loads: list[Signal], served: list[Signal]) -> None:
-        """In the cycle after: words from the banks to the ports.
+        """Returns the words of the banks to the ports in the next cycle.
 
-        Which word and which byte of it is known before whether the load is served.
+        The word and the byte in it are selected before it is known whether the load is served.
         """
         lane = slice(2, 2 + log2(self._config.cols))
         words = self._words()
@@ -274,7 +275,7 @@ class Ports(Component):
                 whole.eq(loads[p] & access.whole),
             ]
             arrived = self.arrived[p]
-            # Words by their lane, of the accumulator and of the other spaces.
+            # Words by lane, of the accumulator and of the other spaces.
             acc: list[list[Value]] = [[] for _ in range(self._most)]
             other: list[list[Value]] = [[] for _ in range(self._most)]
             for pick, (_, b, at, value) in zip(picks, words, strict=True):
@@ -292,7 +293,7 @@ class Ports(Component):
                 self._answer_lanes(m, p, loads[p])
 
     def _answer_lanes(self, m: Module, p: int, loads: Value) -> None:
-        """In the cycle after: which lanes get something, and which bytes."""
+        """Registers, for the next cycle, which lanes get a value and from which bytes."""
         access, arrived = self.access[p], self.arrived[p]
         low, bytes_ = log2(self._most), access.wide & ~access.whole
         part = where(loads & bytes_, 1 << access.address[low : low + 2])
@@ -309,9 +310,9 @@ class Ports(Component):
     def _write(
         self, m: Module, hits: list[list[Signal]], allowed: list[Signal], stored: list[Signal]
     ) -> None:
-        """Stores to the banks of the output buffer, and what they were.
+        """Sends stores to the banks of the output buffer, and reports them.
 
-        A port writes a bank where it `hits` and is `allowed` to.
+        A port writes a bank if it `hits` and is `allowed` to.
         """
         write = self.out_write
         strobes, values = [], []
@@ -358,7 +359,7 @@ class Ports(Component):
     def _lanes_of(
         self, m: Module, name: str, access: Value, single: Signal, wide: list[Value]
     ) -> list[Signal]:
-        """What goes to the words of a block: the same to all of an access that is not wide."""
+        """The words of a block: for an access that is not wide, all are the same."""
         if self._most == 1:
             return [single]
         found = [Signal(len(single), name=f"{name}_{i}") for i in range(self._most)]
@@ -366,7 +367,7 @@ class Ports(Component):
         return found
 
     def _strobes(self, access: Value, allowed: Value) -> list[Value]:
-        """Which bytes of each word of a block a wide access writes."""
+        """The bytes of each word of a block that a wide access writes."""
         if self._most == 1:
             return []
         low = log2(self._most)
@@ -383,7 +384,7 @@ class Ports(Component):
         ]
 
     def _bytes(self, access: Value) -> list[Value]:
-        """The words of a block, of a wide access."""
+        """The words of a block that a wide access writes."""
         if self._most == 1:
             return []
         lowest = [access.data.word_select(lane, WIDTH)[:8] for lane in range(self._most)]
@@ -395,5 +396,5 @@ class Ports(Component):
 
 
 def word_banks(shape: BufferShape) -> int:
-    """Banks of four bytes of a buffer."""
+    """Number of four-byte banks of a buffer."""
     return shape.banks // WORD_BYTES

@@ -9,21 +9,22 @@ from amaranth.lib.wiring import Component, In, Out
 from hw.rtl.bits import where
 from hw.rtl.cgra.units import BLOCK_RAM, WIDTH, later, shown
 
-#: Bits of the address of a word, in the largest table memory that there can be.
+#: Address width of the largest possible table memory.
 ADDRESS_BITS = 14
-#: A write into a table memory; `words` says how many words the table gets, from word 0 on.
+#: A write into a table memory; with `begin`, `data` is the number of words that the table gets, from word 0
+#: on.
 TableWrite = data.StructLayout({"begin": 1, "enable": 1, "address": ADDRESS_BITS, "data": WIDTH})
 
 
 class TableUnit(Component):
-    """A table memory; `outside` where the word does not exist. `clear` leaves no words.
+    """A table memory; `outside` reports an index whose word does not exist. `clear` empties it.
 
-    `load` takes `const` of the step that is next: its first word, and below what indices must be. Where
-    `moves` is 1 without `advance`, `y` is 0 next.
+    `load` latches `const` of the next step: the first word of the table, and the limit of its indices.
+    `moves` without `advance` makes the next `y` 0.
 
-    **Timing.** The word of a step that ends (`advance`) in cycle t is `y` from t + 1 on, until the next step
-    has ended, and `outside` is combinational. In a pipelined fabric both come a step later, `outside` in the
-    first cycle then in which accesses may be made (`shows`).
+    **Timing.** The word read by a step that ends (`advance`) in cycle t is `y` from t + 1 on, until the next
+    step has ended; `outside` is combinational. In a pipelined fabric both come one step later, `outside` in
+    the first cycle of that step in which accesses may be made (`shows`).
     """
 
     def __init__(self, words: int, pipelined: bool = False):
@@ -53,7 +54,7 @@ class TableUnit(Component):
         bits = self._words.bit_length()
         length, valid = Signal(bits), Signal()
         first, count, room = Signal(bits), Signal(bits), Signal(bits)
-        # Words from the first one on, and words that indices may mean: no more than there can be.
+        # The number of words from the first one on, and the limit of indices, both within the memory.
         beyond = self.const[bits:16].any() | (self.const[:bits] > length)
         with m.If(self.load):
             m.d.sync += [

@@ -11,21 +11,20 @@ from hw.fabric.operations import OPERATIONS
 from hw.rtl.bits import from_mask, reaches, total, where
 
 WIDTH = 32
-#: Attributes of memories that are block RAM although they have few words. What is read while it is
-#: written is never used.
+#: Attributes that force small memories into block RAM. A word that is read while it is written is never used.
 BLOCK_RAM = {"ram_style": "block", "no_rw_check": 1}
-#: Bits of a product's shift amount.
+#: Width of a product's shift amount.
 _SHIFT_BITS = 6
 
 
 def is_operation(op: Value, kind: PEKind, *names: str) -> Value:
-    """Whether an operation's number is that of one of these, out of those that a kind of PE executes."""
+    """Whether `op` is the number of one of these operations, of those that a kind of PE executes."""
     known = [OPERATIONS[name] for name in names]
     return Cat(op == operation.number for operation in known if kind.executes(operation)).any()
 
 
 def any_of(values: Iterable[Value]) -> Value:
-    """The bits that are 1 in any of some values, as a balanced tree; 0 if there is none."""
+    """The OR of some values, as a balanced tree; 0 if there are none."""
     found = list(values)
     while len(found) > 1:
         pairs = [a | b for a, b in zip(found[::2], found[1::2], strict=False)]
@@ -34,12 +33,12 @@ def any_of(values: Iterable[Value]) -> Value:
 
 
 def spread(value: Value, lanes: int) -> Value:
-    """A value in so many lanes: that of its first lanes, or of its only one in all of them."""
+    """A value in `lanes` lanes: its first lanes, or its only one copied to all of them."""
     return value[: WIDTH * lanes] if len(value) >= WIDTH * lanes else value.replicate(lanes)
 
 
 def later(m: Module, advance: Value, name: str, value: Value, reset: bool = False) -> Signal:
-    """A value of the step before."""
+    """A value of the previous step."""
     register = Signal(value.shape(), name=f"late_{name}", reset_less=not reset)
     with m.If(advance):
         m.d.sync += register.eq(value)
@@ -47,14 +46,14 @@ def later(m: Module, advance: Value, name: str, value: Value, reset: bool = Fals
 
 
 def shown(m: Module, shows: Value, name: str, happens: Value) -> Value:
-    """Whether something happened in the step before, in the first cycle in which accesses may follow."""
+    """Whether something happened in the previous step, in the first cycle in which accesses may follow."""
     register = Signal(name=f"shown_{name}")
     with m.If(shows):
         m.d.sync += register.eq(happens)
     return register & shows
 
 
-#: What an ALU does, one bit for every operation or property of some.
+#: Controls of an ALU: one bit for each operation or group of operations.
 AluControl = data.StructLayout(
     dict.fromkeys(
         (
@@ -67,7 +66,7 @@ AluControl = data.StructLayout(
 
 
 def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
-    """The members of `AluControl` for the number of an operation; 0 for one that a kind of PE lacks.
+    """Decodes an operation into `AluControl`; operations that a kind of PE lacks give 0.
 
     `const` and `lane` are copies (`mov`) of operand A. `abs` has its operand as B, and 0 as A.
     """
@@ -97,14 +96,14 @@ def alu_control(op: Value, kind: PEKind) -> dict[str, Value]:
 
 
 class Alu(Component):
-    """The operations of the ALU of `hw.fabric.operations`; `y` is 0 where `holds` is, or nothing is done.
+    """The ALU operations of `hw.fabric.operations`; `y` is 0 if `holds` is 0 or no operation is executed.
 
-    `control` comes from `alu_control`, registered, so that nothing is worked out from the operation's number
-    while operands wait. Of the work the adder comes first, also of shifts their amount and largest parts; in
-    a pipelined fabric registers follow.
+    `control` comes from a register (`alu_control`), so that nothing is decoded while operands wait. The adder
+    comes first, and so do the amount and the largest stages of a shift; in a pipelined fabric registers
+    follow.
 
-    **Timing.** Combinational. Pipelined: operands of a step that ends (`advance`) in cycle t make `y` from
-    t + 1 on, until the next step has ended.
+    **Timing.** Combinational. Pipelined: operands of a step that ends (`advance`) in cycle t give `y` from t
+    + 1 on, until the next step has ended.
     """
 
     control: In(AluControl)
@@ -121,7 +120,7 @@ class Alu(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One adder for sums, differences, comparisons and absolute values; the carry goes below.
+        # One adder for sums, differences, comparisons and absolute values; bit 0 carries in.
         wide = Signal(WIDTH + 1)
         inverted = self.b ^ self.control.subtract.replicate(WIDTH)
         m.d.comb += wide.eq(Cat(Const(1, 1), self.a) + Cat(self.control.subtract, inverted))
@@ -153,24 +152,24 @@ class Alu(Component):
             logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
             low.eq(where(holds & control.zeros, Mux(empty, WIDTH, zeros))),
-            # What comes from comparisons and shifts is the last to be known.
+            # Comparisons and shifts are known last, so they are merged last.
             early.eq((logic | where(take_c, c)) | (low | where(take_total, total))),
             self.y.eq(early | (picked | flag) | shift),
         ]
         return m
 
     def _later(self, m: Module, name: str, value: Value, reset: bool = False) -> Value:
-        """The value that comes from the step before if the unit is pipelined, else this one."""
-        # Where control says that nothing is done, nothing else needs a reset.
+        """The value registered for one step if the unit is pipelined, otherwise the value itself."""
+        # Only the control needs a reset: with it at 0, the other values are unused.
         return later(m, self.advance, name, value, reset) if self._pipelined else value
 
     def _shift(self, m: Module) -> Value:
-        """A turn to the right for both directions; bits that come from the other end are replaced."""
+        """Shifts as a right rotation for both directions; bits that wrap around are masked."""
         amount, control = self.b[:5], self.control
         by = Signal(len(amount), name="turn")
         above, kept, turned, moved = (Signal(WIDTH, name=n) for n in ("above", "kept", "turned", "moved"))
         m.d.comb += [
-            # To the left is to the right by the negative amount.
+            # A left shift rotates right by the negated amount.
             by.eq(Cat(bit ^ (control.left & amount[:i].any()) for i, bit in enumerate(amount))),
             above.eq(from_mask(amount, WIDTH)),
             kept.eq(Mux(control.left, above, above[::-1])),
@@ -188,11 +187,11 @@ class Alu(Component):
         return moved
 
     def _leading_zeros(self, m: Module) -> tuple[Value, Value]:
-        """Whether A is 0, and else the zeros before its first 1.
+        """Whether A is 0, and otherwise its number of leading zeros.
 
-        By pairs of neighbours, then of pairs: the zeros go on into the lower one if the upper is 0.
+        A tree: in each pair, the count continues into the lower half if the upper half is 0.
         """
-        # Of every part, from the highest one on: whether it is 0, and else the zeros before its first 1.
+        # For every part, from the highest on: whether it is 0, and otherwise its number of leading zeros.
         parts: list[tuple[Value, Value]] = [(~bit, Const(0, 0)) for bit in reversed(self.a)]
         while len(parts) > 1:
             pairs = list(zip(parts[::2], parts[1::2], strict=True))
@@ -200,7 +199,7 @@ class Alu(Component):
             for i, ((upper, above), (lower, below)) in enumerate(pairs):
                 name = f"{WIDTH // len(pairs)}_{i}"
                 empty, zeros = Signal(name=f"empty{name}"), Signal(len(above) + 1, name=f"zeros{name}")
-                # Of single bits there is nothing to choose, and no signal without bits is wanted.
+                # Single bits have no count to select, and an empty signal must not be made.
                 rest = Cat(Mux(upper, below, above), upper) if len(above) else upper
                 m.d.comb += [empty.eq(upper & lower), zeros.eq(rest)]
                 parts.append((empty, zeros))
@@ -213,24 +212,24 @@ class Alu(Component):
 
 
 def _lost(amount: Value, bits: Value) -> Value:
-    """Whether bits that an amount shifts away are 1, four at once."""
+    """Whether any of the bits shifted out is 1, as one bit for every four of them."""
     return Cat(amount & bits[i : i + 4].any() for i in range(0, len(bits), 4))
 
 
-#: What makes a product a byte, where it is one (`on`): zero point, limits, whether it may or must be below 0.
+#: Limits for a product that becomes a byte (`on`): zero point, range, whether it can be or must be negative.
 _Limits = data.StructLayout({"on": 1, "zero": 9, "low": 9, "high": 9, "signed": 1, "negative": 1})
 
 
 class Multiplier(Component):
-    """Products, whole or shifted and rounded; 0 in steps to which no product belongs.
+    """Multiplies, and shifts and rounds the product; 0 in steps to which no product belongs.
 
     `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
-    is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even. Where the unit
-    `quantises`, that bit says that the product becomes a byte, as the rest of C has it
+    is shifted right by the low bits of C and rounded, `even` that ties are rounded to even. If the unit
+    `quantises`, the port `quantise` says that the product becomes a byte, as described by the rest of C
     (`hw.semantics.quantisation`).
 
-    **Timing.** Operands of a step that ends (`advance`) in cycle t make `y` from t + 1 on, until the next
-    step has ended; where the unit is pipelined, in the step after that one.
+    **Timing.** Operands of a step that ends (`advance`) in cycle t give `y` from t + 1 on, until the next
+    step has ended; in a pipelined unit, one step later.
     """
 
     def __init__(self, pipelined: bool = False, quantises: bool = False):
@@ -245,7 +244,7 @@ class Multiplier(Component):
         amount = where(self.shifted, self.c[:_SHIFT_BITS])
         product, started, even = Signal(2 * WIDTH), self.start, self.even
         if self._pipelined:
-            # Without a reset: multipliers of an FPGA have these registers.
+            # No reset, so that these registers can be part of the FPGA's multipliers.
             parts = [later(m, self.advance, f"part{i}", part) for i, part in enumerate(self._parts())]
             amount, started, even = self._held(m, "first", amount, started, even)
             m.d.comb += product.eq(self._sum(*parts))
@@ -258,13 +257,13 @@ class Multiplier(Component):
             product, amount, started, even = self._held(m, "first", product, amount, started, even)
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, _SHIFT_BITS - 1)
             limits = self._late_limits(m, 1, limits)
-        # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
+        # A half rounds up. If only a half is lost (a tie), clearing the lowest bit of the sum rounds to even.
         half, floor, tie, rounded = value[0], value[1:], Signal(), Signal(WIDTH)
         m.d.comb += tie.eq(even & half & ~lost.any())
         if not self._quantises:
             m.d.comb += [rounded.eq(floor + half), self.y.eq(Cat(rounded[0] & ~tie, rounded[1:]))]
             return m
-        # With a zero point the lowest bit of the sum is not that of the rounded product.
+        # With a zero point, the lowest bit of the sum is not that of the rounded product.
         found = _Limits(limits)
         zero = Cat(found.zero, found.zero[-1].replicate(WIDTH - len(found.zero)))
         m.d.comb += [
@@ -274,7 +273,7 @@ class Multiplier(Component):
         return m
 
     def _limits(self, m: Module) -> Value:
-        """What the third operand says of a byte, as it is kept with the product; 0 where there is none."""
+        """Unpacks the byte limits in operand C, to be registered with the product; 0 if there are none."""
         packed, made = self.c[_SHIFT_BITS:], Signal(_Limits)
         zero, first, last, unsigned = packed[:9], packed[9:17], packed[17:25], packed[25]
         low, high = (Cat(byte, byte[-1] & ~unsigned) for byte in (first, last))
@@ -285,20 +284,20 @@ class Multiplier(Component):
         return made.as_value()
 
     def _late_limits(self, m: Module, steps: int, limits: Value) -> Value:
-        """The limits, of so many steps before."""
+        """The limits, delayed by `steps` steps."""
         for step in range(steps if len(limits) else 0):
             limits = later(m, self.advance, f"limits{step}", limits, reset=True)
         return limits
 
     @staticmethod
     def _limited(m: Module, value: Value, limits: data.View) -> Value:  # type: ignore[type-arg]
-        """The value, or where it is to be a byte the limit beyond which it lies.
+        """The value, or, if it becomes a byte, the value limited to the byte's range.
 
-        Carry chains compare, and the bits above a byte do not wait for them: low limits are not above high
-        ones, so that the sign follows from that of the value.
+        Carry chains compare the low bits. The bits above a byte do not wait for them: the low limit is never
+        above the high limit, so the sign of the result follows from the sign of the value.
         """
         bits, sign = len(limits.low), value[-1]
-        # Of numbers that these bits do not hold the sign is enough.
+        # If the value does not fit into these bits, its sign decides.
         small = value[bits - 1 :].all() | ~value[bits - 1 :].any()
         ordered, low, high = (Cat(x[: bits - 1], ~x[bits - 1]) for x in (value, limits.low, limits.high))
         above, below = Signal(), Signal()
@@ -313,14 +312,14 @@ class Multiplier(Component):
         return Cat(*lowest, *upper)
 
     def _held(self, m: Module, name: str, *values: Value) -> list[Signal]:
-        """Some values of the step before."""
+        """Registers values for one step."""
         return [later(m, self.advance, f"{name}{i}", value, True) for i, value in enumerate(values)]
 
     @staticmethod
     def _top(m: Module, product: Value, amount: Value, started: Value) -> tuple[Value, Value]:
-        """The product, shifted by the highest bit of the amount, with the highest bit that is lost as bit 0.
+        """The product shifted by the top bit of the amount, with the highest bit lost as bit 0.
 
-        Whether others are lost comes with it, in some bits. Where none was started, 0 is shifted.
+        Also returns whether other bits were lost, in several bits. If no product started, the result is 0.
         """
         top = _SHIFT_BITS - 1
         value = Signal(2 * WIDTH, name=f"shifted{top}")
@@ -330,10 +329,10 @@ class Multiplier(Component):
 
     @staticmethod
     def _shifted(m: Module, value: Value, lost: Value, amount: Value, count: int) -> tuple[Value, Value]:
-        """Shifted by `count` more bits of the amount, as the width tells; what is lost."""
+        """Shifts by `count` more bits of the amount, as the width implies; also returns the bits lost."""
         for _ in range(count):
             stage = ((len(value) - WIDTH) // 2).bit_length() - 1
-            # A shift by one bit of the amount, as an operator: simulators are quick with it.
+            # One stage of the shift, written as an operator, which simulators execute quickly.
             step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
             turned = Signal(WIDTH + step, name=f"shifted{stage}")
             lost = Cat(lost, _lost(amount[stage], value[:step]))
@@ -342,7 +341,7 @@ class Multiplier(Component):
         return value, lost
 
     def _parts(self) -> tuple[Value, Value, Value]:
-        """Products of halves, which fit multipliers of an FPGA: the outer two as one, then the inner ones."""
+        """Products of halves that fit FPGA multipliers: the outer two as one word, then the inner two."""
         half = WIDTH // 2
         low = [value[:half] for value in (self.a, self.b)]
         high = [value[half:].as_signed() for value in (self.a, self.b)]
@@ -351,7 +350,7 @@ class Multiplier(Component):
 
     @staticmethod
     def _sum(outer: Value, first: Value, second: Value) -> Value:
-        """The product, with a single carry chain."""
+        """The product of the parts, with a single carry chain."""
         half = WIDTH // 2
         third = outer[half:]
         carry = (first & second) | (first & third) | (second & third)

@@ -1,4 +1,4 @@
-"""Scalar arithmetic of the warps: operations of one cycle, multiplier, divider."""
+"""Scalar arithmetic of the warps: single-cycle ALU, multiplier, divider."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from hw.rtl.bits import where
 from hw.rtl.core.ring import Ring
 
 WIDTH = 32
-#: Lower bits that can be moved without the others: those that `lih` replaces.
+#: Number of low bits that `lih` replaces; they can be moved separately from the high bits.
 MOVE_LOW = isa.layout("lih")["imm"].width
 _BINARY = list(isa.BINARY)
-#: Low opcode bits of the division that gives the quotient.
+#: Low opcode bits of `div`, the division that returns the quotient.
 QUOTIENT = _BINARY.index("div")
-#: Low opcode bits of the operations that the ALU does not do, and of those that divide.
+#: Low opcode bits of the operations that the ALU does not execute, and of the two that use the divider.
 SLOW = tuple(_BINARY.index(n) for n in ("mul", "div", "rem"))
 DIVIDES = tuple(_BINARY.index(n) for n in ("div", "rem"))
 
 
-#: What the ALU is told of an operation: the operations for which each bit is 1.
+#: Control bits of the ALU, each with the operations that set it.
 _CONTROLS = {
     "subtract": ("sub", "min", "max", "eq", "ne", "lt", "le"),
     "sum": ("add", "sub"),
@@ -37,15 +37,15 @@ _CONTROLS = {
     "if_less": ("lt", "le"),
 }
 AluControl = data.StructLayout(dict.fromkeys(_CONTROLS, 1))
-#: Low opcode bits of the instructions that move.
+#: Low opcode bits of the move instructions.
 _MOVES = {isa.INSTRUCTIONS[name].opcode % len(_BINARY) for name in ("li", "lih", "select")}
 
 
 def alu_control(select: Value) -> dict[str, Value]:
-    """What the low opcode bits tell the ALU, by the fields of `AluControl`.
+    """Decodes the low opcode bits into ALU controls, by the fields of `AluControl`.
 
-    A move needs the complement of its operand, as a subtraction does. Of the binary operations with the low
-    bits of a move, none needs it otherwise.
+    A move needs the complement of its operand, as a subtraction does. The binary operations that share their
+    low opcode bits with a move do not depend on `subtract`.
     """
     codes = {name: {_BINARY.index(n) for n in names} for name, names in _CONTROLS.items()}
     assert codes["subtract"] | set(SLOW) >= _MOVES
@@ -54,14 +54,13 @@ def alu_control(select: Value) -> dict[str, Value]:
 
 
 class Alu(Component):
-    """The one-cycle binary operations, as `control` tells (`alu_control`).
+    """The single-cycle binary operations, selected by `control` (see `alu_control`).
 
-    `result` is that of the operation with `enable`, and 0 without it or where the operation takes more
-    cycles. For a move, without `enable`, it is `b`: of the lower `MOVE_LOW` bits with `move_low`, of the
-    others with `move_high`, or all of it with `takes`, which may come late. The bits of `other` are 1 in the
-    result, too.
+    With `enable`, `result` is the result of the operation, or 0 if the operation takes more than one cycle.
+    Without `enable`, `result` is a move of `b`: `move_low` passes the lower `MOVE_LOW` bits, `move_high` the
+    rest, `takes` the whole word (a late input). `other` is ORed into the result.
 
-    **Timing.** The result comes in the next cycle. What a comparison chooses is chosen there.
+    **Timing.** The result comes in the next cycle. `min` and `max` select their operand there.
     """
 
     enable: In(1)
@@ -77,7 +76,7 @@ class Alu(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         a, control = Signal(WIDTH), self.control
-        # One adder for sums, differences and comparisons; `right` is the complement of b for the latter two.
+        # One adder for sums, differences and comparisons; for the latter two, `right` is the complement of b.
         right, total = Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
             a.eq(self.a),
@@ -117,14 +116,14 @@ class Alu(Component):
             kept_b.eq(self.b),
             known.eq(where(self.enable & control.sum, total) | (logic & logics) | self.other),
         ]
-        # What is not chosen is 0, so that no multiplexer is needed.
+        # Sources that are not selected are 0, so an OR replaces the multiplexer.
         m.d.comb += self.result.eq(
             known | self._shift(m) | compared | where(takes_a, kept_a) | where(takes_b, kept_b)
         )
         return m
 
     def _shift(self, m: Module) -> Value:
-        """Shifts, all to the right: to the left with the bits in reverse order, before and after.
+        """All shifts with one right shifter; a left shift reverses the bits before and after it.
 
         The result comes in the next cycle.
         """
@@ -142,9 +141,9 @@ class Alu(Component):
 
 
 class Multiplier(Component):
-    """The low half of a product.
+    """The low half of a 32-bit product.
 
-    **Timing.** What `a` and `b` are in cycle t is multiplied in `product` in t + 1.
+    **Timing.** `product` in cycle t + 1 is the product of `a` and `b` of cycle t.
     """
 
     a: In(signed(WIDTH))
@@ -153,7 +152,7 @@ class Multiplier(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Three products of halves.
+        # The sum of three half-width products.
         half = WIDTH // 2
         low, cross = Signal(WIDTH), [Signal(half, name=f"cross{i}") for i in range(2)]
         m.d.sync += [
@@ -166,12 +165,13 @@ class Multiplier(Component):
 
 
 class Divider(Component):
-    """Floor division for all warps, a bit in each turn of the warp.
+    """Floor division for all warps, one bit per turn of the warp.
 
-    In the turn of a warp `start` begins a division of `a` by `b`, which `quotient` asks for the quotient or
-    the remainder; `DIV_TURNS` - 1 turns later `done` is 1, with `result`, which means nothing in other turns.
+    `start`, in a turn of the warp, begins the division of `a` by `b`; `quotient` selects the quotient,
+    otherwise the result is the remainder. `DIV_TURNS` - 1 turns later `done` is 1 and `result` is valid.
+    `result` is undefined in other turns.
 
-    **Timing.** Fixed, whatever the operands.
+    **Timing.** Fixed latency, independent of the operands.
     """
 
     def __init__(self, period: int):
@@ -195,7 +195,7 @@ class Divider(Component):
         state = Ring(m, data.StructLayout(layout), self._period, "state")
         now, then = state.now, state.then
         self._step(m, now, then)
-        # The last turn but one, in which r is made, is no step.
+        # The turn before the last one computes r; it is not a division step.
         m.d.comb += [then.first.eq(self.start), then.step.eq(~self.start & (now.count != 3))]
         with m.If(now.count != 0):
             m.d.comb += then.count.eq(now.count - 1)
@@ -215,12 +215,12 @@ class Divider(Component):
         return m
 
     def _step(self, m: Module, now: Any, then: Any) -> None:
-        """Restoring division, one bit a turn, high bit first.
+        """Restoring division, one bit per turn, high bit first.
 
-        With s the sign of the divisor, the dividend a becomes d = -a if s, else a; what is divided by |b| is
-        d, or ~d where d is negative. There, a = q*b + r has q = ~q' and r = s ? b + r' + 1 : b + ~r'; else
-        q = q' and r = s ? -r' : r'. So one adder makes d, the steps, and r. `complement` says that d is
-        negative, `flip` that s is not the same.
+        Let s be the sign of the divisor. The dividend a becomes d = -a if s, else a. The unsigned division by
+        |b| divides d, or ~d if d is negative. For negative d, a = q*b + r has q = ~q' and r = s ? b + r' + 1
+        : b + ~r'; otherwise q = q' and r = s ? -r' : r'. So one adder computes d, the steps, and r.
+        `complement` means that d is negative, `flip` that its sign differs from s.
         """
         sign, step = now.divisor[-1], now.step
         left, right, total = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH + 1)
@@ -230,7 +230,7 @@ class Divider(Component):
             right.eq(Mux(step, now.divisor ^ (~sign).replicate(WIDTH), where(now.complement, now.divisor))),
             total.eq((Cat(Const(1, 1), left) + Cat(step ^ sign, right))[1:]),
             goes.eq(total[-1]),
-            # -2^31, negated, is the one that is not negative though its sign bit is set.
+            # -(-2^31) is the only non-negative result with its sign bit set.
             negative.eq(total[WIDTH - 1] & ~(sign & now.rest[-1])),
             then.rest.eq(Mux(step & ~goes, left, total[:WIDTH])),
         ]

@@ -1,4 +1,4 @@
-"""Counting sync channels between warps."""
+"""Sync channels between warps: counting semaphores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from hw.rtl.core.signals import CHANNEL_BITS
 
 
 class Channels(Component):
-    """All channels: a count each, from 0 to `channel_depth`.
+    """All sync channels, each a counter from 0 to `channel_depth`.
 
-    `ask` names a channel: in the cycle after, `token` tells whether it holds a token, and `take` takes one.
-    `fire` puts a token into `fire_channel`; both may happen to one channel in a cycle. `overflow` tells that
-    the token of the cycle before was too many; what that channel holds means nothing from then on.
+    `ask` selects a channel. In the next cycle `token` says whether that channel holds a token, and `take`
+    removes one. `fire` adds a token to `fire_channel`; one channel may receive and give a token in the same
+    cycle. `overflow` means that the token added in the previous cycle exceeded `channel_depth`; the count of
+    that channel is undefined from then on.
 
-    **Timing.** Tokens of cycle t count from t + 1 on; `token` and `overflow` are known early in a cycle.
+    **Timing.** Tokens added or taken in cycle t count from t + 1 on. `token` and `overflow` are valid early
+    in a cycle.
     """
 
     def __init__(self, config: MachineConfig):
@@ -37,13 +39,13 @@ class Channels(Component):
         channels = self._config.channels
         names = ("full", "fired", "taken", "some", "many")
         full, fired, taken, some, many = (Signal(channels, name=name) for name in names)
-        # The channel that was asked for, also a bit for each; the channel of a fire, in the cycle behind it.
+        # The selected channel, as a number and one-hot; the channel of the previous cycle's fire, one-hot.
         asked, here, recent = Signal(CHANNEL_BITS), Signal(channels, init=1), Signal(channels)
         m.d.comb += self.overflow.eq((recent & full).any())
         m.d.sync += [
             asked.eq(self.ask),
             recent.eq(fired),
-            # The channel as it was, and what happens to it in this cycle.
+            # The count of the selected channel, updated by what happens to it in this cycle.
             self.token.eq(
                 Mux(
                     self.take & (self.ask == asked),
@@ -54,7 +56,8 @@ class Channels(Component):
             ),
         ]
         for i in range(channels):
-            # A fire is known late in its cycle: it counts in the next one, and until then is `recent`.
+            # A fire is known late in its cycle, so it is added to the count one cycle later. Until then it is
+            # in `recent`.
             count = Signal(range(self._config.channel_depth + 1), name=f"count{i}")
             m.d.sync += here[i].eq(self.ask == i)
             m.d.comb += [

@@ -1,4 +1,4 @@
-"""Computes the CRC of a program's words as they are loaded."""
+"""Computes the CRC of a program while it is loaded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from amaranth.lib.wiring import Component, In, Out
 
 
 class WordCheck(Component):
-    """The CRC-32 of all words since `start`, byte by byte, the lowest first.
+    """The CRC-32 of all words since `start`, byte by byte, lowest byte first.
 
-    While `ready` is 0 a word is on its way through it: no other may come, and `crc` means nothing.
+    While `ready` is 0 a word is being processed: no other word may come, and `crc` is undefined.
 
-    **Timing.** A word that is `valid` in cycle t is in `crc` in t + 5, in which `ready` is 1 again. The first
-    one comes two cycles after `start` at the earliest.
+    **Timing.** A word that is `valid` in cycle t is included in `crc` in t + 5, where `ready` is 1 again. The
+    first word may come two cycles after `start` at the earliest.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class WordCheck(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.bytes = bytewise = CRC32_ETHERNET(data_width=8).create()
-        starts, word, left = Signal(), Signal(32), Signal(range(5))  # `left`: bytes
+        starts, word, left = Signal(), Signal(32), Signal(range(5))  # `left`: number of bytes
         m.d.sync += starts.eq(self.start)
         m.d.comb += [
             self.ready.eq(left == 0),

@@ -1,4 +1,4 @@
-"""Performance counters, and the host registers that share their memory."""
+"""Performance counters, and the host registers stored in the same memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hw import csr
 from hw.config import ENGINES, MachineConfig
 from hw.rtl.bits import where
 
-#: Bits of a word's number: the offset of its register without the bits inside of a word.
+#: Width of a word number: a register's offset without the two byte bits.
 WORD_BITS = 8
-#: Words that are no counters. In the turns of the first ones nothing is written, so that in that of the last
-#: one a word can be read for the host, when all before it are up to date.
+#: Numbers of words that are not counters. In the pause slots nothing is written, so the counter updates
+#: before them finish. The host may then read a word in the last slot.
 _PAUSES, _HOST = (0, 1, 2), 3
 
 
@@ -31,20 +31,20 @@ def counter_registers(config: MachineConfig) -> list[csr.Register]:
 
 
 class RegisterMemory(Component):
-    """Registers in one memory: counters, constants, and what the host wrote, for it to read back.
+    """Registers in one memory: counters, constants, and host settings that the host reads back.
 
-    Each counter counts the cycles in which its bit of `events` is 1: cycles of `count`, or the one after. Its
-    low bits are a short counter beside the memory; round and round, counter after counter has its turn, in
-    which the memory is brought up to date. A round is short enough that no short counter goes round more than
-    once.
+    Each counter counts the cycles in which its bit of `events` is 1, during `count` or one cycle later. The
+    low bits of each counter are a short counter outside the memory. The memory is updated from the short
+    counters in round-robin order, one word per cycle. A round is short enough that no short counter wraps
+    more than once.
 
-    `clear` resets the counters in `round_cycles` + 4 cycles. Without it and `count`, `write` sets the word
-    `number`. `read` asks for that word: `valid` tells, in one cycle, that it is the `value`; until then
-    `read` and `number` stay. Words that nothing writes, and that are no constants (word number to value), are
-    0.
+    `clear` resets the counters in `round_cycles` + 4 cycles. When neither `clear` nor `count` is 1, `write`
+    sets word `number`. `read` requests word `number` and must stay with it until `valid` is 1, for one cycle,
+    with the word in `value`. A word that is never written and is not in the constants (word number to value)
+    reads as 0.
 
-    **Timing.** The answer is there in the fourth cycle after `read`; with `count`, at most a round later;
-    with `clear`, after it.
+    **Timing.** The answer comes in the fourth cycle after `read`; with `count`, at most a round later; with
+    `clear`, after it.
     """
 
     def __init__(self, config: MachineConfig, constants: Mapping[int, int]):
@@ -67,7 +67,7 @@ class RegisterMemory(Component):
 
     @property
     def round_cycles(self) -> int:
-        """Cycles in which all counters have their turn."""
+        """Length in cycles of one round over all counters."""
         return len(self._turns)
 
     def elaborate(self, platform: object) -> Module:
@@ -78,9 +78,9 @@ class RegisterMemory(Component):
         read, write = words.read_port(), words.write_port()
         turn, following = Signal(WORD_BITS, init=_HOST), Signal(WORD_BITS)
         walks, hosts, asks = Signal(), Signal(), Signal()
-        # A word goes through four stages: its number is known, it is read, it is kept with the short counter,
-        # its value is known. `owns` tells in which stages it is that of a counter that has its turn, `asked`
-        # that it is the host's.
+        # A word passes four stages: its number is known, it is read, it is registered with its short counter,
+        # its value is known. Bit i of `owns` means that stage i updates a counter, bit i of `asked` that it
+        # reads for the host.
         numbers = [Signal(WORD_BITS, name=f"number{i}") for i in range(4)]
         owns, asked, counts = Signal(4), Signal(4), Signal()
         whole, low = Signal(32), Signal((self.round_cycles + 1).bit_length())
@@ -93,7 +93,8 @@ class RegisterMemory(Component):
             read.en.eq(1),
             read.addr.eq(numbers[0]),
             self.valid.eq(asked[-1]),
-            # The host writes when nothing walks: what is lost of a counter then is still in its short one.
+            # The host writes only while updates are stopped. If a write replaces the last update of a
+            # counter, the count is still in the short counter.
             write.en.eq(owns[-1] | self.write),
             write.addr.eq(Mux(self.write, self.number, numbers[-1])),
             write.data.eq(Mux(self.write, self.data, where(~self.clear, self.value))),
@@ -112,13 +113,13 @@ class RegisterMemory(Component):
             whole.eq(read.data),
             low.eq(short),
             counts.eq(is_counter),
-            # The low bits count on from those in memory: where they are less, they have gone round.
+            # The short counter continues the low bits in memory; if it is smaller than these, it has wrapped.
             self.value.eq(Mux(counts, Cat(low, whole[len(low) :] + (low < whole[: len(low)])), whole)),
         ]
         return m
 
     def _short_counters(self, m: Module, number: Value, bits: int) -> tuple[Value, Value]:
-        """That of the word `number`, and whether the word is a counter, both in the next cycle."""
+        """The short counter of word `number`, and whether the word is a counter, both in the next cycle."""
         chosen, values = [], []
         for i, counter in enumerate(self._counters):
             short, here = Signal(bits, name=f"short{i}"), Signal(name=f"here{i}")

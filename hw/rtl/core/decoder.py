@@ -13,12 +13,12 @@ from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.rtl.core.alu import DIVIDES, QUOTIENT, SLOW, AluControl, alu_control
 
-#: Lowest bits of the fields that name a register, in the order of an engine operation's operands.
+#: Lowest bits of the register fields, in the order of an engine operation's operands.
 REGISTER_FIELDS = tuple(f.low for f in isa.Format.ENGINE.fields)
 
 
 class Sort(enum.IntEnum):
-    """What an instruction is to a sequencer: worked out when a program is loaded, and kept with the word."""
+    """Predecoded class of an instruction, computed at program load and stored beside the word."""
 
     NOP = 0
     HALT = 1
@@ -31,7 +31,7 @@ class Sort(enum.IntEnum):
     SIGNAL = 8
     PARAM = 9
     PARAMI = 10
-    BINARY = 11  # of one cycle
+    BINARY = 11  # single-cycle
     MULTIPLY = 12
     DIVIDE = 13
     ENGINE = 14
@@ -44,8 +44,8 @@ _SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
 #: The two immediates of scalar instructions; both start at bit 0.
 _LONG, _SHORT = isa.layout("li")["imm"], isa.layout("addi")["imm"]
 
-#: What is known of an instruction by its sort and opcode, with its bits. `is_*` tells the instruction, if it
-#: is `legal`; the others mean something only where they are needed.
+#: Decoded signals and their widths, from an instruction's class and opcode. `is_*` identifies the instruction
+#: if it is `legal`. The others are defined only for instructions that use them.
 _KNOWN = {
     "legal": 1,
     **{f"is_{sort.name.lower()}": 1 for sort in _SIMPLE},
@@ -58,12 +58,12 @@ _KNOWN = {
 }
 
 
-#: An instruction as `known` tells it, with its word.
+#: A decoded instruction: the signals of `known`, and the word.
 Decoded = data.StructLayout(_KNOWN | {"word": isa.WORD_BITS})
 
 
 def field(word: Value, instruction: str, name: str) -> Value:
-    """A field of a word that is such an instruction."""
+    """A field of a word, which must hold the instruction named."""
     f = isa.layout(instruction)[name]
     return word[f.low : f.low + f.width]
 
@@ -79,17 +79,17 @@ def predicate_number(word: Value) -> Value:
 
 
 def sort_of(word: Value) -> Value:
-    """The sort that is kept with an instruction."""
+    """The predecoded class stored beside an instruction."""
     return word[isa.WORD_BITS : isa.STORED_BITS]
 
 
 def stored(config: MachineConfig, word: Value) -> Value:
-    """An instruction as program memories hold it, with its sort."""
+    """An instruction as program memory stores it: the word and its predecoded class."""
     return Cat(word, *(bit | ~legal(config, word) for bit in sort_bits(word)))
 
 
 def sort_bits(word: Value) -> list[Value]:
-    """The bits of an instruction's sort. Of one that is not `legal` whoever keeps them makes all 1."""
+    """Bits of an instruction's predecoded class. For illegal instructions, the caller sets them all to 1."""
     opcode = _opcode(word)
     sorts: dict[Sort, list[int]] = {sort: [isa.INSTRUCTIONS[sort.name.lower()].opcode] for sort in _SIMPLE}
     for s in isa.INSTRUCTIONS.values():
@@ -107,7 +107,7 @@ def sort_bits(word: Value) -> list[Value]:
 
 
 def known(coming: Value) -> dict[str, Value]:
-    """What is known of a word of a program memory, by the fields of `Decoded`."""
+    """Decodes a word of program memory into the fields of `Decoded`."""
     sort, opcode = sort_of(coming), _opcode(coming)
 
     def is_any(*sorts: Sort) -> Value:
@@ -143,7 +143,7 @@ def _select(word: Value) -> Value:
 
 
 def _engines(opcode: Value) -> dict[str, Value]:
-    """Engine and variant of an operation, bit by bit; the low bits of the opcode tell them apart."""
+    """Bits of the engine and variant of an operation, decoded from the low bits of the opcode."""
     operations = [s for s in isa.INSTRUCTIONS.values() if s.engine]
     first = min(s.opcode for s in operations)
     bits = (max(s.opcode for s in operations) ^ first).bit_length()
@@ -159,14 +159,14 @@ def _engines(opcode: Value) -> dict[str, Value]:
 
 
 def legal(config: MachineConfig, word: Value) -> Value:
-    """Whether a machine has an instruction, and all that it names."""
+    """Whether the machine has this instruction and every register, channel and parameter that it names."""
     opcode = _opcode(word)
 
     def is_any(specs: Iterable[isa.Instruction]) -> Value:
         return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
 
     def within(names: tuple[str, ...], field: str, most: int) -> Value:
-        """Whether a field is below a number in the instructions that have it."""
+        """Whether a field is below `most`, for the instructions that have the field."""
         f = isa.layout(names[0])[field]
         return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (word[f.low : f.low + f.width] < most)
 

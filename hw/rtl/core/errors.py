@@ -1,4 +1,4 @@
-"""Error arbiter: which of the errors of engines, warps and watchdog is reported."""
+"""Error arbiter: selects which error of engines, warps and watchdog is reported."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hw.rtl.interfaces import ErrorReport
 
 
 class Errors(Component):
-    """Chooses among `sources` of errors, the first of them before the others.
+    """Fixed-priority arbiter over `sources` of errors; the first source has the highest priority.
 
-    A source has an error in each cycle in which its bit of `happens` is 1, and its report then. `failed`
-    tells it a cycle later, so that an engine stops itself before all others do; `error` and `report` another
-    cycle later. They tell of every cycle with an error: the first in a run counts. The first source may also
-    say by `late` that it had an error in the cycle before.
+    A source raises its bit of `happens` in each cycle with an error, and supplies its report in the same
+    cycle. `failed` returns the bits to the sources one cycle later, so that a failing engine stops before all
+    others; `error` and `report` follow another cycle later. They show every cycle with an error; the receiver
+    uses the first of a run. The first source may also raise `late`, for an error in the previous cycle.
 
-    **Timing.** Errors come late in a cycle, from many places: they are kept, then chosen among, then told. An
-    error of cycle t is in `failed` in t + 1 and in `error` in t + 2.
+    **Timing.** Errors arrive late in a cycle, from many places, so they are registered before and after the
+    selection. An error of cycle t is in `failed` in t + 1 and in `error` in t + 2.
     """
 
     def __init__(self, sources: int):

@@ -1,4 +1,4 @@
-"""The host side: control and status registers, program load, run control, watchdog."""
+"""Host side: control and status registers, program load, run control, watchdog."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from hw.rtl.interfaces import ADDRESS_BITS, ErrorReport, HostRequest, warp_numbe
 
 
 class State(enum.Enum):
-    """Where a run stands."""
+    """States of a run."""
 
     IDLE = 0
-    CLEAR = 1  # everything but programs and host settings is reset, memories word by word
-    LOAD = 2  # a round of turns, in which the warps fetch their first instructions
+    CLEAR = 1  # resets everything but programs and host settings; memories word by word
+    LOAD = 2  # one round of turns, in which the warps fetch their first instructions
     RUN = 3
-    STOP = 4  # after an error: waits for what is outstanding at memory
+    STOP = 4  # after an error: waits for outstanding memory answers
     DONE = 5
 
 
 class Host(Component):
-    """Registers of `hw.csr` behind a stream of requests, and the state of a run.
+    """Host registers of `hw.csr` behind a request stream, and the control of a run.
 
-    `clear` resets warps and channels, and engines some cycles later; before a run it lasts until
-    `clear_index` has named the words of any memory to be reset, and a round of turns follows. `execute`
-    lets the enabled warps run; it is still 1 when `error` ends `run`: what warps do then reaches nothing.
-    `quiet` tells that nothing is outstanding at memory, `finished` that every warp is through: it may be
-    late, cycles are counted up to the last `event` of a warp. Each bit of `progress`, of warps and of engines
-    that work or complete, feeds the watchdog, and `expired` is its error. `error` says that there was one
-    two cycles ago (`hw.rtl.core.errors`); it counts if the run is not over. `counters` are the event inputs
-    of the performance counters, warps first: those of the cycle before.
+    `clear` resets warps and channels, and the engines some cycles later. Before a run it lasts until
+    `clear_index` has addressed every word of the memories to be reset; one round of turns follows. `execute`
+    lets the enabled warps run. It is still 1 in the cycle in which `error` ends `run`; what the warps do in
+    that cycle has no effect.
+
+    `quiet` means that no memory answers are outstanding. `finished` means that every warp has halted and has
+    nothing pending; it may come late, because cycles are counted up to the last `event` of a warp. Any bit of
+    `progress` (from warps, and from engines that work or complete) restarts the watchdog, whose error is
+    `expired`. `error` reports an error of two cycles ago (`hw.rtl.core.errors`) and counts only while the run
+    lasts. `counters` are the events of the previous cycle for the performance counters, warps first.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -47,7 +49,7 @@ class Host(Component):
         self._memory = RegisterMemory(
             config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
         )
-        #: Cycles of `clear` before a run.
+        #: Number of cycles of `clear` before a run.
         self.clear_cycles = max(register_words(config), self._memory.round_cycles + 4)
         super().__init__(
             {
@@ -85,8 +87,8 @@ class Host(Component):
         table = {r.name: r for r in csr.registers(self._config)}
         held, decoded, request = Signal(), Signal(), Signal(HostRequest)
         done, write, checks = Signal(), Signal(), Signal()
-        # A request is kept, decoded in the cycle after it was taken, and executes in the next one, when the
-        # answer before it is gone; a read when its word is there.
+        # A request is registered, decoded in the cycle after it was taken, and executed in the next one once
+        # the previous answer is gone. A read also waits for its word.
         m.d.comb += [
             self.request.ready.eq(~held),
             write.eq(decoded & request.write & ~self.response.valid & checks),
@@ -129,7 +131,7 @@ class Host(Component):
             registers.number.eq(number),
             registers.data.eq(request.data),
         ]
-        # Registers outside of the memory are 0 in it.
+        # Registers that are not in this memory read as 0 in it.
         answer: Value = where(inside, registers.value)
         for name, read in reads.items():
             answer |= where(at[name], Value.cast(read))
@@ -137,7 +139,7 @@ class Host(Component):
         return m
 
     def _answer(self, m: Module, done: Value, answer: Value) -> None:
-        """Answer the request that is `done`."""
+        """Answers the request that is `done`."""
         with m.If(self.response.ready):
             m.d.sync += self.response.valid.eq(0)
         with m.If(done):
@@ -146,15 +148,15 @@ class Host(Component):
     def _program(
         self, m: Module, writes: dict[str, Value], value: Value, state: Value, checks: Signal
     ) -> Signal:
-        """Program load: words go to the warps' memories and through the check, warp by warp.
+        """Program load: writes words to the program memory and through the CRC check, warp by warp.
 
-        No request may execute before the check `checks` the next word.
+        No request may execute until `checks` is 1, that is, until the check is ready for the next word.
         """
         words = log2(self._config.imem_words)
         warps = self._config.warps
         address, warp = Signal(words), Signal(32 - words)
         checked, ok, idle = Signal(warps), Signal(), Signal()
-        whole, some = Signal(), Signal()  # the words since PROGRAM_ADDRESS: from pc 0 on; any
+        whole, some = Signal(), Signal()  # since PROGRAM_ADDRESS: words start at pc 0; there are any
         m.submodules.check = check = WordCheck()
         write = writes["PROGRAM_DATA"] & idle
         m.d.comb += [
@@ -184,12 +186,12 @@ class Host(Component):
     ) -> Signal:
         """The state machine of a run; returns the error register.
 
-        Behind an error everything is as if it had been known in time: the count of cycles goes back.
+        An error is known two cycles late; the cycle count is then corrected.
         """
         error, failed = Signal(ErrorReport), Signal()
         running, told, happened = Signal(), Signal(), Signal()  # `running`: whether the state is RUN
-        # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
-        # go on afterwards. It is a register because it resets the parts of the machine.
+        # Whether the state is IDLE or CLEAR. The machine stays in reset until a run starts, so that engines
+        # do not continue what an error interrupted. It is a register because it drives the resets.
         clearing = Signal(init=1)
         count, following, latest = (Signal(len(self.cycle), name=n) for n in ("count", "following", "latest"))
         period = self._config.derived.period
@@ -234,20 +236,21 @@ class Host(Component):
                     m.d.sync += [state.eq(State.DONE), count.eq(latest), running.eq(0)]
             with m.Case(State.STOP), m.If(self.quiet | self.expired):
                 m.d.sync += state.eq(State.DONE)
-        # Not while memory still owes answers: the next run would take them for its own.
+        # Not while memory still owes answers, or the next run would take them for its own.
         with m.If(clears & self.done & self.quiet):
             m.d.sync += [state.eq(State.IDLE), clearing.eq(1), failed.eq(0), error.eq(0)]
         return error
 
     def _watch(self, m: Module, state: Value, watchdog: Value, told: Value) -> None:
-        """The watchdog: whether a run, or its end, has been without progress for too long.
+        """The watchdog: expires when a run, or its end, makes no progress for too long.
 
-        Only a round of turns shows that no warp goes on: so many cycles more are left to a run.
+        It takes a whole round of turns to see that no warp makes progress, so a run is allowed `period`
+        cycles more.
         """
         period = self._config.derived.period
         moved, quiet_for = Signal(len(self.progress) + 1), Signal(signed(34))
         m.d.sync += [
-            # Progress comes late in a cycle, from all over the machine: it counts in the next one.
+            # Progress comes late in a cycle, from all over the machine, so it is registered first.
             moved.eq(Cat(self.progress, self.clear | (state == State.LOAD))),
             quiet_for.eq(Mux(told, 0, Mux(moved.any(), -period, quiet_for + 1))),
             self.expired.eq((watchdog != 0) & (quiet_for >= watchdog) & ~told),
@@ -256,7 +259,7 @@ class Host(Component):
     def _settings(
         self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal
     ) -> dict[str, object]:
-        """Registers that the host writes and reads back; but for the watchdog they stay during a run."""
+        """Registers that the host writes and reads back. All but the watchdog are locked during a run."""
         settable = (state == State.IDLE) | self.done
         with m.If(writes["ENABLE"] & settable):
             m.d.sync += self.enable.eq(value)
@@ -268,7 +271,7 @@ class Host(Component):
             m.d.sync += base.eq(value[zeros:])
         m.d.comb += self.base.eq(base << zeros)
         reads: dict[str, object] = {"ENABLE": self.enable, "WATCHDOG": watchdog, "BASE": self.base}
-        # The memory in which the host reads bounds of windows has no reset: nor have these.
+        # Window bounds have no reset, because the memory from which the host reads them has none.
         bounds = []
         for i in range(self._config.windows):
             permit = Signal(2, name=f"permit{i}")

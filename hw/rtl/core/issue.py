@@ -1,4 +1,4 @@
-"""Issue: from the sequencer to the engines' queues, and the parameter registers of all warps."""
+"""Issue: from the sequencer to the engine queues, with the parameter registers of all warps."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from hw.rtl.interfaces import operation
 
 
 class Issue(Component):
-    """Puts what the sequencer issues into the engine's queue, or sets a parameter.
+    """Enters issued operations into the engine queues and holds the parameters of all warps.
 
-    What is issued is kept for a cycle, and then enters its queue, which `room` must have allowed, with the
-    parameters of its warp: each parameter is one small memory with a word for every warp.
+    An issued operation is registered for one cycle. It then enters its queue together with the parameters of
+    its warp; `room` must have allowed it. Each parameter is one small memory with a word per warp.
 
-    While `clear` is 1, and was 1 in the cycle before, the parameters of the warp `clear_index`, modulo the
-    greatest number of warps, become 0: it must name all of them.
+    While `clear` is 1, and was 1 in the previous cycle, the parameters of warp `clear_index`, modulo the
+    maximum number of warps, become 0. `clear_index` must address all of them.
 
     **Timing.** An operation that issues in cycle t enters its queue in t + 1 and is offered from t + 3 on. A
-    parameter that is set in t is what operations find that issue from t + 1 on. `room` is a register.
+    parameter that is set in t applies to operations that issue from t + 1 on. `room` is a register.
     """
 
     def __init__(self, config: MachineConfig):
@@ -72,14 +72,14 @@ class Issue(Component):
         return m
 
     def _parameters(self, m: Module, way: dict[str, Value], sets: Signal) -> dict[str, Value]:
-        """The parameters of the warp of what was issued; the new value of one is written."""
+        """The parameters of the issuing warp; also writes the new value that `param` sets."""
         found: dict[str, Value] = {}
         bits = len(way["warp"])
         index = Signal(bits, name="parameters_of")
         m.d.comb += index.eq(way["warp"] | where(self.clear, self.clear_index[:bits]))
         used = {n for i in isa.INSTRUCTIONS.values() if not self._config.lacks(i.name) for n in i.parameters}
         for name, p in isa.PARAMETERS.items():
-            if name not in used:  # by no instruction of this machine
+            if name not in used:  # no instruction of this machine uses it
                 found[name] = Const(0, p.bits)
                 continue
             m.submodules[name] = kept = memory.Memory(
@@ -96,7 +96,7 @@ class Issue(Component):
         return found
 
     def _entry(self, engine: str) -> data.StructLayout:
-        """An operation of an engine, with no more bits of warp and pc than the machine has."""
+        """Layout of a queue entry, with warp and pc as narrow as this machine allows."""
         c = self._config
         narrow = {"warp": max(1, (c.warps - 1).bit_length()), "pc": log2(c.imem_words)}
         members = {name: field.shape for name, field in operation(engine)}

@@ -11,22 +11,22 @@ from hw.rtl.bits import log2
 from hw.rtl.core.ring import Ring
 from hw.rtl.interfaces import warp_number
 
-#: Look-up tables are dear: the few words of each warp go to block RAM.
+#: LUTs are scarce: the few words of each warp go to block RAM.
 BLOCK = {"ram_style": "block", "no_rw_check": 1}
-#: Cycles before a turn in which the innermost loop of its warp is looked up.
+#: Number of cycles before a turn in which the innermost loop of its warp is read.
 AHEAD = 3
 
 
 class LoopStack(Component):
     """The loops around the current instruction of each warp, innermost on top.
 
-    `warp_ahead` has its turn after `AHEAD` cycles; `behind_ahead` is the place behind the instruction of the
-    warp whose turn is in the next cycle. In a turn, `go` tells that the instruction is done; if it is a taken
-    `jump`, loops neither end nor return. `push` opens a loop with `count` >= 1 iterations, from `behind` to
-    the one before `after`; with `full` it must not happen. `back` is 1 if, with `go`, a loop returns to
-    `start`.
+    `warp_ahead` is the warp whose turn comes in `AHEAD` cycles. `behind_ahead` is the address after the
+    current instruction of the warp whose turn is next. In a turn, `go` means that the instruction executes;
+    with `jump` (a taken `jump`) loops neither end nor return. `push` opens a loop of `count` >= 1 iterations,
+    from `behind` to the instruction before `after`; it must not be 1 while `full` is. `back` means that,
+    given `go`, the innermost loop returns to `start`.
 
-    **Timing.** `full` and `start` are registers in a turn, `back` depends on `jump` and `push`.
+    **Timing.** `full` and `start` come from registers; `back` depends on `jump` and `push` in the same cycle.
     """
 
     def __init__(self, config: MachineConfig, after_bits: int):
@@ -61,7 +61,7 @@ class LoopStack(Component):
         bound, turns = kept.read_port(), left.read_port()
         opened, counted = kept.write_port(), left.write_port()
 
-        # Looked up, kept, and compared, in the three cycles before the turn.
+        # Read, registered, and compared in the three cycles before the turn.
         top, iterations = Signal(bounds), Signal(32)
         fewer, ends, last = Signal(32), Signal(), Signal()
         above = Signal(place_bits)
@@ -93,7 +93,7 @@ class LoopStack(Component):
             counted.addr.eq(Cat(Mux(self.push, level.now[:place_bits], inner), self.warp)),
             counted.data.eq(Mux(self.push, self.count, fewer)),
         ]
-        # Whether the warp goes on comes late.
+        # `go` is a late input.
         deeper = Mux(self.push, level.now + 1, Mux(ended & last, level.now - 1, level.now))
         m.d.comb += level.then.eq(Mux(self.go, deeper, level.now))
         return m

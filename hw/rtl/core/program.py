@@ -14,10 +14,10 @@ from hw.rtl.interfaces import warp_number
 
 
 class ProgramMemory(Component):
-    """The instructions of all warps, words with their sorts; written while the machine is idle.
+    """The instructions of all warps with their predecoded classes; written while the machine is idle.
 
-    **Timing.** The word of `warp` at `pc` in cycle t is `word` in t + 1. One that is written in cycle t is
-    there from t + 3 on: its sort is found in the cycles between.
+    **Timing.** `word` in cycle t + 1 is the word of `warp` at `pc` in cycle t. A word written in cycle t is
+    readable from t + 3 on; it is predecoded in between.
     """
 
     def __init__(self, config: MachineConfig):
@@ -48,7 +48,7 @@ class ProgramMemory(Component):
         word, known = Signal(WORD_BITS, reset_less=True), Signal(WORD_BITS, reset_less=True)
         sort, right = Signal(STORED_BITS - WORD_BITS), Signal()
         writes, address = Signal(2), Signal(2 * len(write.addr))
-        place = Cat(self.write_pc, self.write_warp)[: len(write.addr)]  # a single warp has a bit, too
+        place = Cat(self.write_pc, self.write_warp)[: len(write.addr)]  # a single warp also has a bit
         m.d.sync += [
             word.eq(self.data),
             known.eq(word),

@@ -8,16 +8,17 @@ from amaranth.lib.wiring import Component, In, Out
 
 
 class OperationQueue(Component):
-    """A queue whose entries are announced a cycle before they are there.
+    """A queue whose entries are announced one cycle before their data.
 
     With `coming` in cycle t, `data` in t + 1 is the entry. `room` is 1 while fewer than `depth` entries are
-    there or announced; nothing may come without. The oldest entry stands in a register of its own, so that
-    nothing has to choose in front of the engine; the others wait in `depth` - 1 places, at least one. `room`
-    and whether something is offered are registers, too, and the register of the oldest entry takes the next
-    one when it is empty, whatever the engine does: engines and warps have their whole cycle.
+    stored or announced; `coming` requires it. The oldest entry has a register of its own, so there is no
+    multiplexer in front of the engine; the others wait in `depth` - 1 places, at least one. `room` and
+    `out.valid` are registers too, and the register of the oldest entry is refilled when it is empty,
+    independently of the engine. So both engines and warps have a whole cycle for their logic.
 
-    **Timing.** What comes in cycle t is offered by `out` from t + 3 on, behind all that came before. If an
-    entry is taken in cycle s the next one is offered in s + 2, and there is room again from s + 1 on.
+    **Timing.** An entry with `coming` in cycle t is offered by `out` from t + 3 on, after all earlier
+    entries. If an entry is taken in cycle s, the next one is offered in s + 2, and there is room again from s
+    + 1 on.
     """
 
     def __init__(self, width: int, depth: int):
@@ -34,8 +35,8 @@ class OperationQueue(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth, places = self._depth, max(self._depth - 1, 1)
-        count, full = Signal(range(depth + 1)), Signal()  # of those that are there or announced
-        waiting, some = Signal(range(places + 1)), Signal()  # those in the places; whether there are any
+        count, full = Signal(range(depth + 1)), Signal()  # number of entries stored or announced
+        waiting, some = Signal(range(places + 1)), Signal()  # number of entries in the places; whether any
         offered = Signal(self._width, reset_less=True)
         enters, taken, moves = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -58,7 +59,7 @@ class OperationQueue(Component):
         return m
 
     def _oldest(self, m: Module, number: int, enters: Signal, moves: Signal) -> Value:
-        """Put what `enters` in one of so many places; returns the oldest entry in them."""
+        """Stores the entry that `enters` in one of `number` places; returns the oldest entry in them."""
         if number == 1:
             entry = Signal(self._width, reset_less=True)
             with m.If(enters):

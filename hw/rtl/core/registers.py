@@ -12,24 +12,24 @@ from hw.rtl.interfaces import warp_number
 
 
 def register_bits(config: MachineConfig) -> int:
-    """Bits of the number of a register of a warp."""
+    """Width of a register number within a warp."""
     return (config.registers - 1).bit_length()
 
 
 def register_words(config: MachineConfig) -> int:
-    """Words of the memory that holds the registers of all warps."""
+    """Number of words of the memory that holds the registers of all warps."""
     return config.warps << register_bits(config)
 
 
 class RegisterFile(Component):
-    """Registers of 32 bits in block RAM, with five readers and one writer.
+    """32-bit registers in block RAM, with five read ports and one write port.
 
-    In each cycle one warp reads five of its registers: the four operands and the predicate. A write to
-    register 0 of a warp does nothing. While `clear` is 1, word `clear_index` becomes `data`, which must be 0
-    from the second cycle on; `clear_index` must name all words then.
+    In each cycle one warp reads five of its registers: four operands and the predicate. A write to register 0
+    of a warp has no effect. While `clear` is 1, word `clear_index` becomes `data`, which must be 0 from the
+    second cycle on; `clear_index` must address all words during that time.
 
-    **Timing.** What is named in cycle t is read in t + 1. What is written in t is read by who names it in
-    t + 1 or later.
+    **Timing.** Registers selected in cycle t are in `values` in t + 1. A write in t is visible to reads whose
+    registers are selected in t + 1 or later.
     """
 
     def __init__(self, config: MachineConfig):
@@ -55,7 +55,7 @@ class RegisterFile(Component):
         bits = register_bits(self._config)
         place = Mux(self.clear, self.clear_index, Cat(self.target[:bits], self.target_warp))
         for i in range(len(self.numbers)):
-            # A memory for each reader: block RAM has one port to read and one to write.
+            # One copy of the memory per read port: block RAM has one read port and one write port.
             m.submodules[f"copy{i}"] = words = memory.Memory(
                 shape=32, depth=register_words(self._config), init=[], attrs={"no_rw_check": 1}
             )

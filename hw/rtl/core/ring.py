@@ -1,4 +1,4 @@
-"""State of the warps in a ring of registers, which brings up one warp per cycle."""
+"""Per-warp state in a ring of registers that presents one warp per cycle."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from amaranth.hdl import Module, Shape, ShapeCastable, Signal
 
 
 class Ring:
-    """A value of each warp in a ring of registers, so that nothing has to choose among them.
+    """One value per warp in a ring of shift registers, so that no multiplexer selects among warps.
 
-    In every cycle one warp has its turn: its value is `now`, and what `then` says instead is `now` again
-    `period` cycles later. Unless told otherwise, `then` is `now`.
+    In every cycle one warp has its turn: its value is `now`, and the value assigned to `then` is its `now`
+    `period` cycles later. By default `then` is `now`.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Ring:
         begins: list[dict[str, Any]] = [
             {} if inits is None else {"init": init} for init in inits or [0] * period
         ]
-        # The first to have its turn is at the end.
+        # The warp that has its turn first is at the end.
         self._places = [Signal(shape, name=f"{name}{i}", **begin) for i, begin in enumerate(reversed(begins))]
         self.then = Signal(shape, name=f"{name}_then")
         m.d.comb += self.then.eq(self.now)
@@ -38,5 +38,5 @@ class Ring:
         return self._places[-1]
 
     def ahead(self, cycles: int) -> Any:
-        """The value of the warp that has its turn after so many cycles, fewer than `period`."""
+        """The value of the warp whose turn comes in `cycles` cycles; `cycles` must be less than `period`."""
         return self._places[-1 - cycles]

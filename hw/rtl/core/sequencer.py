@@ -23,17 +23,17 @@ from hw.rtl.core.signals import AHEAD as OLDEST_READ
 from hw.rtl.core.signals import CHANNEL_BITS, PendingSignals
 from hw.rtl.interfaces import PC_BITS, warp_number
 
-#: Which of an operation's values a parameter becomes.
+#: Index of the operand that supplies the value of `param`.
 VALUE = REGISTER_FIELDS.index(isa.layout("param")["rs1"].low)
-#: Stages, by the cycles before the turn: the pc goes to the program memory, the word to the decoder and the
-#: registers, values come from these, and are computed with.
+#: Pipeline stages, as cycles before the turn: the pc goes to the program memory; the word goes to the decoder
+#: and the registers; the registers supply the operands; the operands are used.
 FETCH, READ, VALUES, EXECUTE = 5, 3, 2, 1
 
 
 class IssuePort(Signature):
-    """What the warp that has its turn issues: an operation, or with `sets` a new value of a parameter.
+    """What the current warp issues: an operation, or, with `sets`, a new value of a parameter.
 
-    `values` are the operands as they are at issue; the new value of a parameter is the one of `VALUE`.
+    `values` are the operands at issue; entry `VALUE` is the new value of a parameter.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -53,14 +53,14 @@ class IssuePort(Signature):
 
 @dataclass(frozen=True)
 class _Turn:
-    """What the pipeline has found out about the instruction of a turn.
+    """What the pipeline knows about the instruction of the current turn.
 
-    The instruction itself (`coming` in the cycle before), its operands, the new value of a parameter; the
-    result of a move or of an operation of one cycle. And `flags`: whether its predicate is `true`, the count
-    of a loop `positive`, the divisor `zero`, an operand too `wide`; whether the warp is `alive`, that is
-    neither halted nor dividing, and the instruction `able` to execute, being `true`, too; whether it is such
-    a wait (`waits`) or operation (`operates`), and its engine another one than that of the warp's latest
-    operation (`other`).
+    `decoded` is the instruction (`coming`: one cycle earlier), `values` its operands, `new` the new value of
+    a parameter, `result` the result of a move or single-cycle operation. `flags` say whether the predicate is
+    `true`, the count of a loop `positive`, the divisor `zero`, an operand too `wide`; whether the warp is
+    `alive` (neither halted nor dividing) and the instruction `able` to execute (`alive` and `true`); whether
+    it is an `able` wait (`waits`) or engine operation (`operates`), and whether its engine is not that of the
+    warp's latest operation (`other`).
     """
 
     coming: Any
@@ -75,18 +75,20 @@ class _Turn:
 
 
 class Sequencer(Component):
-    """Executes the programs of all warps in order, an instruction in each turn unless something holds it.
+    """Executes the programs of all warps in order, one instruction per turn unless it is held.
 
-    Turns go round: that of a warp comes every `period` cycles, and the instruction of a turn has left the
-    pipeline before the next turn of its warp enters it. So nothing is forwarded, guessed or taken back.
+    Turns are round-robin: each warp has one every `period` cycles, and the instruction of a turn leaves the
+    pipeline before the next turn of its warp enters it. So there is no forwarding, speculation or flush.
 
-    While `clear` is 1 the sequencer must be in reset; word `clear_index` of the registers becomes 0: all must
-    be named. `period` cycles after a reset warp 0 has its turn. `run` lets the warps in `enable` execute;
-    `enable` must be stable from the cycle before `run` on. `room` tells which queues have room. `token` tells
-    whether the channel that was named by `ask` in the cycle before holds a token, which `take` takes. `turn`
-    is the warp that has its turn, `pc` its instruction, unless the turn is `idle`. `error` tells that the
-    machine stops there, for the `cause`; what the sequencer does from then on does not matter. `moves` is
-    `issued`, and 1 with some errors, too. `through` tells the warps that have halted and wait for nothing.
+    While `clear` is 1 the sequencer must be in reset. Word `clear_index` of the registers becomes 0, and
+    `clear_index` must address all of them. Warp 0 has its turn `period` cycles after a reset. `run` lets the
+    warps in `enable` execute; `enable` must be stable from the cycle before `run` on.
+
+    `room` says which queues have room. `token` says whether the channel selected by `ask` in the previous
+    cycle holds a token, and `take` removes it. `turn` is the warp that has its turn and `pc` its instruction,
+    unless the turn is `idle`. `error` stops the machine with `cause`; the sequencer's state after an error is
+    don't-care. `moves` is `issued`, and is also 1 with some errors. `through` marks the warps that have
+    halted and have nothing pending.
 
     **Timing.** docs/machine.md, "Warps".
     """
@@ -139,7 +141,7 @@ class Sequencer(Component):
                 "halted": 1,
                 "divides": 1,
                 "target": isa.PREDICATE_BITS,
-                "engine": range(len(ENGINES)),  # that of the operations that are not complete
+                "engine": range(len(ENGINES)),  # the engine of the operations that are not complete
             }
         )
         inits = [{"warp": w} if w < c.warps else {"idle": 1} for w in range(period)]
@@ -150,7 +152,7 @@ class Sequencer(Component):
 
         m.submodules.pending = pending = PendingSignals(c)
         runs, alive, active = Signal(), Signal(), Signal()
-        enabled = Signal(name="enabled")  # the warp that has its turn
+        enabled = Signal(name="enabled")  # whether the warp that has its turn is enabled
         m.d.sync += enabled.eq(self.enable.bit_select(ring.ahead(1).warp, 1))
         held, go, signals = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -196,7 +198,7 @@ class Sequencer(Component):
         return m
 
     def _pipeline(self, m: Module, ring: Ring) -> _Turn:
-        """What happens before the turn."""
+        """The stages before the turn."""
         m.submodules.registers = registers = RegisterFile(self._config)
         word, coming = Signal(STORED_BITS), Signal(Decoded, name="coming")
         m.d.sync += [word.eq(self.word), *[coming[name].eq(value) for name, value in known(word).items()]]
@@ -207,7 +209,7 @@ class Sequencer(Component):
             registers.warp.eq(ring.ahead(READ).warp),
             *[registers.numbers[i].eq(n) for i, n in enumerate([*numbers, predicate_number(word)])],
         ]
-        # In the stage EXECUTE: the instruction, its operands, the right one of a binary operation.
+        # In the stage EXECUTE: the instruction, its operands, the right operand of a binary operation.
         decoded, right, guard = Signal(Decoded, name="decoded"), Signal(32), Signal(32)
         values = [Signal(32, name=f"operand{i}") for i in range(len(numbers))]
         second = registers.values[REGISTER_FIELDS.index(isa.layout("add")["rs2"].low)]
@@ -251,7 +253,7 @@ class Sequencer(Component):
     def _scalar(
         self, m: Module, decoded: Any, values: list[Signal], right: Signal, later: list[Signal]
     ) -> Value:
-        """The result of a move or of an operation of one cycle, a cycle later."""
+        """The result of a move or single-cycle operation, one cycle later."""
         m.submodules.alu = alu = Alu()
         left, shifted = _operand(values, "add", "rs1"), _operand(values, "lih", "rd")
         chosen, otherwise = Signal(), Signal()
@@ -271,7 +273,7 @@ class Sequencer(Component):
         return alu.result | where(otherwise, _operand(later, "select", "rs3"))
 
     def _holds(self, m: Module, now: Any, turn: _Turn, pending: PendingSignals, runs: Signal) -> Value:
-        """What is issued, and whether something that must happen first has not."""
+        """Drives `issue`; returns whether the instruction must wait for a token, a queue or an operation."""
         decoded, flags = turn.decoded, turn.flags
         waits, room, waits_more = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -292,12 +294,12 @@ class Sequencer(Component):
         return (flags.waits & ~self.token) | waits_more
 
     def _next(self, m: Module, ring: Ring, turn: _Turn, go: Signal) -> Value:
-        """Where the warp goes on; returns whether it would open more loops than it may."""
+        """Updates the pc; returns whether the instruction opens more loops than the stack can hold."""
         decoded, flags, word = turn.decoded, turn.flags, turn.coming.word
         now, then, coming = ring.now, ring.then, ring.ahead(EXECUTE)
         bits = len(now.pc)
         length, offset = isa.layout("loop")["length"], isa.layout("jump")["offset"]
-        # Behind a loop may be beyond the memory: such a loop never ends.
+        # The end of a loop may lie beyond the program memory; such a loop never ends.
         after_bits = max(bits, length.width) + 1
         m.submodules.loops = loops = LoopStack(self._config, after_bits)
         jumps, opens, behind, after = Signal(), Signal(), Signal(bits), Signal(after_bits)
@@ -325,7 +327,7 @@ class Sequencer(Component):
         return loops.full & opens
 
     def _write(self, m: Module, ring: Ring, turn: _Turn, active: Signal) -> None:
-        """The result goes to its register in the cycle behind the turn; divisions and halts begin."""
+        """Writes the result in the cycle after the turn; starts divisions and halts the warp."""
         now, then, decoded = ring.now, ring.then, turn.decoded
         registers, divider = turn.registers, turn.divider
         rd = field(decoded.word, "li", "rd")
@@ -356,7 +358,7 @@ class Sequencer(Component):
             m.d.comb += then.divides.eq(0)
 
     def _operands(self, m: Module, decoded: Any, values: list[Signal]) -> tuple[Signal, Value]:
-        """The value for a parameter, and in which ways an operand or parameter does not fit its field."""
+        """The new value of a parameter, and one bit for each way in which a value exceeds its field."""
         new = Signal(32, name="new")
         parameter = field(decoded.word, "param", "parameter")
         m.d.comb += new.eq(
@@ -375,7 +377,7 @@ class Sequencer(Component):
 
     @staticmethod
     def _exceeds_parameter(m: Module, parameter: Value, new: Value) -> list[Value]:
-        """Whether a value is wider than the parameter, for all widths of parameters."""
+        """Whether a value is too wide for the parameter, one bit for each width that parameters have."""
         wide = []
         for bits in sorted({p.bits for p in isa.PARAMETERS.values()} - {32}):
             numbers = [p.index for p in isa.PARAMETERS.values() if p.bits == bits]
@@ -386,12 +388,12 @@ class Sequencer(Component):
 
 
 def _operand(values: list[Signal], instruction: str, name: str) -> Signal:
-    """What the register holds that a field of an instruction names."""
+    """The operand in the register named by a field of an instruction."""
     return values[REGISTER_FIELDS.index(isa.layout(instruction)[name].low)]
 
 
 def _kept(m: Module, value: Any) -> Any:
-    """A signal as it was in the cycle before."""
+    """The value of a signal in the previous cycle."""
     before = Signal(value.shape(), name=f"{Value.cast(value).name}_now")
     m.d.sync += before.eq(value)
     return before

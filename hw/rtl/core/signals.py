@@ -14,20 +14,20 @@ from hw.rtl.interfaces import PC_BITS, warp_number
 
 COUNT_BITS = 7
 CHANNEL_BITS = 6
-#: Cycles before a turn in which the oldest signal of its warp is looked up.
+#: Number of cycles before a turn in which the oldest signal of its warp is read.
 AHEAD = 3
 
 
 class PendingSignals(Component):
-    """Counts operations issued and completed, and fires signals in order when their time has come.
+    """Counts operations issued and completed, and fires signals in order once they are due.
 
-    `warp` has its turn, `warp_next` has the next one, `warp_ahead` that after `AHEAD` cycles. In a turn with
-    `runs` a warp may `issue` an operation or a `signal` to `channel`, the latter only with `room`, and the
-    oldest of its signals may `fire`. `some` tells whether operations of the warp are outstanding, `empty`
-    that no signal waits.
+    `warp` has its turn, `warp_next` has the next one, `warp_ahead` the one in `AHEAD` cycles. In a turn with
+    `runs` a warp may `issue` an operation or a `signal` to `channel` (the latter only with `room`), and the
+    oldest of its signals may `fire`. `some` says whether operations of the warp are outstanding, `empty` that
+    no signal is pending.
 
-    **Timing.** A signal fires in the first turn, from that in which it issues on, in which all operations
-    before it were complete in an earlier cycle, and at most one per turn.
+    **Timing.** A signal fires in the first turn, from its issue on, for which all operations before it
+    completed in an earlier cycle; at most one signal fires per turn.
     """
 
     def __init__(self, config: MachineConfig, pc_bits: int = PC_BITS):
@@ -64,7 +64,7 @@ class PendingSignals(Component):
             "state",
         )
         now, then = state.now, state.then
-        # Entries in a memory: the oldest of the warp is read in the cycles before its turn.
+        # Pending signals are in a memory; the oldest of a warp is read in the cycles before its turn.
         entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": len(self.pc)})
         m.submodules.entries = entries = memory.Memory(
             shape=entry, depth=self._config.warps * depth, init=[], attrs=BLOCK
@@ -92,10 +92,10 @@ class PendingSignals(Component):
         return m
 
     def _before(self, m: Module, following: data.View, oldest: data.View) -> Value:
-        """Find out, in the cycle before a turn, what is outstanding, and what the oldest signal waits for.
+        """Computes, one cycle before a turn, what is outstanding and what the oldest signal waits for.
 
-        But for what completes in that cycle: `late` says in the turn whether anything did. Returns whether
-        the oldest signal is ready in the turn.
+        Completions in that same cycle are not included; in the turn, `late` says whether there was one.
+        Returns whether the oldest signal is ready in the turn.
         """
         completed = [Signal(COUNT_BITS, name=f"completed{w}") for w in range(self._config.warps)]
         done, outstanding, behind = (Signal(COUNT_BITS, name=n) for n in ("done", "outstanding", "behind"))
@@ -103,7 +103,7 @@ class PendingSignals(Component):
         m.d.comb += [
             done.eq(Array(completed)[self.warp_next]),
             outstanding.eq(following.issued - done),
-            # Counters go round: a difference in the upper half is negative, all have completed.
+            # Counters wrap: a difference in the upper half is negative, which means that all have completed.
             behind.eq(oldest.needs - done),
             self.some.eq(~(none | (one & late))),
         ]

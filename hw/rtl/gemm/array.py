@@ -13,11 +13,11 @@ from hw.rtl.gemm.widths import OPERAND_BITS, PRODUCT_BITS, block_bits
 
 
 class MacUnit(Component):
-    """Multiplies two operands in each step and adds up the products of a block.
+    """One multiply-accumulate unit: multiplies two operands per step and sums the products of a block.
 
-    **Timing.** Operands of a step are there in cycle t, with `step`; their product is added in t + 1, with
-    `add`, and with `end` if it is the last of a block. With `show`, the sum is in `shown` in t + 2.
-    Otherwise `shown` is 0, so that an OR merges rows.
+    **Timing.** The operands of a step are valid in cycle t, with `step`; their product is added in t + 1,
+    with `add`, and with `end` if it is the last of a block. With `show` in t + 1, the sum is in `shown` in t
+    + 2. Otherwise `shown` is 0, so that rows can be merged with an OR.
     """
 
     def __init__(self, config: MachineConfig):
@@ -46,17 +46,18 @@ class MacUnit(Component):
             m.d.sync += [product.eq(self.a * self.b), next_b.eq(self.b)]
         with m.If(self.add):
             m.d.sync += total.eq(Mux(self.end, 0, total + product))
-        # The last step's sum is the block; the total begins again at 0, so no step has to choose.
-        # The other way round, a simulator adds only where it is shown; synthesis takes both sums for one.
+        # The sum after the last step is the result; `total` restarts at 0, so no step needs a multiplexer.
+        # The operands are swapped here: a simulator then adds only if the sum is shown, and synthesis shares
+        # the adder.
         m.d.sync += shown.eq(Mux(self.show, product + total, 0))
         return m
 
 
 class Row(Component):
-    """A row of units: one operand of A for all, one of B for each; B and control go on to the next row.
+    """A row of units: all share one operand of A, each has its own of B, which it passes to the next row.
 
-    **Timing.** What comes in cycle t goes on in t + 1. A block whose last step comes in t is shown
-    in t + 2 if `shows` came with it.
+    **Timing.** Operands of B and control signals of cycle t reach the next row in t + 1. A block whose last
+    step comes in t is shown in t + 2 if `shows` came with it.
     """
 
     def __init__(self, config: MachineConfig):
@@ -80,7 +81,7 @@ class Row(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        add = Signal(init=1)  # a reset ends a block, so that totals need none
+        add = Signal(init=1)  # reset ends a block, so that totals need no reset
         end = Signal(init=1)
         m.d.sync += [
             self.next_step.eq(self.step),
@@ -108,11 +109,12 @@ class Row(Component):
 class Array(Component):
     """Rows of multiply-accumulate units. Unit (r, c) multiplies lane r of A by lane c of B.
 
-    Operands of B go down from row to row, those of A wait as long: row r is r cycles behind row 0. So no
-    operand is led to more units than a row has, and the rows of a block end one after another, as they drain.
+    Operands of B move down from row to row, and those of A are delayed by as many cycles: row r is r cycles
+    behind row 0. So no operand drives more units than one row has, and the rows of a block finish one after
+    another, in the order in which they drain.
 
-    **Timing.** Operands of a step are there in cycle t, with `step`, and with `last` if it is the last of a
-    block. Row r of the block is in `row` in t + 3 + r, unless the next block's row 0 is by then.
+    **Timing.** The operands of a step are valid in cycle t, with `step`, and with `last` if it is the last of
+    a block. Row r of the block is in `row` in t + 3 + r, unless row 0 of the next block is there by then.
     """
 
     def __init__(self, config: MachineConfig):
@@ -138,7 +140,7 @@ class Array(Component):
             rows[0].last.eq(self.last),
             rows[0].shows.eq(self.last),
         ]
-        # Operands of A on their way to lower rows.
+        # Operands of A, delayed on their way to lower rows.
         waiting: list[Value] = [self.a[r] for r in range(1, c.rows)]
         for r, row in enumerate(rows):
             m.submodules[f"row{r}"] = row
@@ -155,7 +157,7 @@ class Array(Component):
                 *[row.b[i].eq(above.next_b[i]) for i in range(c.cols)],
                 row.step.eq(above.next_step),
                 row.last.eq(above.next_last),
-                # Rows that the next block cuts off are not part of this one.
+                # Once the next block ends, the rows below are not part of this block.
                 row.shows.eq(above.next_shows & ~self.last),
             ]
             waiting = later[1:]

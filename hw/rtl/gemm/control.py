@@ -14,19 +14,19 @@ from hw.rtl.interfaces import EngineControl, operation, report_of
 
 
 class Columns(Component):
-    """The column of one buffer that a step reads, and whether the whole block lies inside the buffer.
+    """The column that a step reads from one buffer, and whether the whole block lies inside that buffer.
 
-    The next block lies `pitch` columns further if this one `advances`. Otherwise it lies in the same place,
-    or in that of the first block if the buffer `rewinds`.
+    The next block starts `pitch` columns further on if `advances` is 1. Otherwise it starts at the same
+    column, or, if the buffer `rewinds`, at that of the operation's first block.
 
-    **Timing.** What `move` or `step` changes is there in the next cycle.
+    **Timing.** `move` and `step` change the outputs in the next cycle.
     """
 
     def __init__(self, shape: BufferShape, *, rewinds: bool):
         self._shape, self._rewinds = shape, rewinds
         super().__init__(
             {
-                "take": In(1),  # the next block is the first of an operation, of which are
+                "take": In(1),  # the next block is the first of an operation, with these
                 "first": In(isa.BUFFER_BITS),
                 "pitch": In(isa.BUFFER_BITS),
                 "depth": In(isa.SIZE_BITS),
@@ -42,9 +42,9 @@ class Columns(Component):
         m = Module()
         size = self._shape.columns
         pitch = Signal(place_bits(size))
-        first = Signal.like(self.column)  # first and last column of the block that is read
+        first = Signal.like(self.column)  # first and last column of the current block
         last = Signal(place_bits(size))
-        start = Signal.like(first)  # those of the operation's first block
+        start = Signal.like(first)  # the same for the operation's first block
         end = Signal.like(last)
         m.d.comb += self.inside.eq(~last[-1])
         with m.If(self.step):
@@ -70,10 +70,10 @@ class Columns(Component):
         return m
 
     def _last(self, m: Module, size: int) -> Value:
-        """The place of `first + depth - 1` in a buffer of `size` columns, for a depth of at least 1."""
+        """`first + depth - 1` as a place (`hw.rtl.bits`) in `size` columns, for a depth of at least 1."""
         bits = log2(size)
         low, steps = self.first[:bits], Cat(self.depth[: bits + 1], 0)
-        # With -1 a full adder is an XNOR and an OR: one carry chain is left.
+        # The -1 reduces each full adder to an XNOR and an OR, which leaves one carry chain.
         halves = Signal(bits + 2)
         carries = Signal(bits + 2)
         last = Signal(bits + 2)
@@ -87,9 +87,9 @@ class Columns(Component):
 
 
 class Blocks(Component):
-    """Which block of an operation is multiplied: its rows, and where its result goes.
+    """The current block of an operation: its rows, and where its result goes.
 
-    **Timing.** What `move` changes is there in the next cycle.
+    **Timing.** `move` changes the outputs in the next cycle.
     """
 
     def __init__(self, config: MachineConfig):
@@ -159,9 +159,9 @@ class Blocks(Component):
 
 
 class Pace(Component):
-    """When a block may start: its first row must not drain before the last one of the block before.
+    """Decides when a block may start: it must not drain before the last row of the previous block has.
 
-    **Timing.** What `take` or `finish` changes is there in the next cycle.
+    **Timing.** `take` and `finish` change `ready` in the next cycle.
     """
 
     def __init__(self, config: MachineConfig):
@@ -180,11 +180,11 @@ class Pace(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         turn = isa.TIMING.gemm_turn
-        # Cycles until the drain can take a block, less one.
+        # Cycles until the drain can take a block, minus one.
         owed = Signal(range(self._config.rows + turn + 1))
         bits = len(owed)
         depth = Signal(bits)
-        deep = Signal()  # more steps than any block owes
+        deep = Signal()  # at least as many steps as any block can owe
         taken, taken_deep = self.depth[:bits], self.depth[bits:].any()
         m.d.sync += [owed.eq(Mux(owed == 0, 0, owed - 1)), self.ready.eq(deep | (owed <= depth))]
         with m.If(self.finish):
@@ -204,7 +204,7 @@ class Pace(Component):
 class Steps(Component):
     """Counts the steps of a block, at most 2^`bits`.
 
-    **Timing.** What `step` or `move` changes is there in the next cycle.
+    **Timing.** `step` and `move` change `final` in the next cycle.
     """
 
     def __init__(self, bits: int):
@@ -221,8 +221,8 @@ class Steps(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Signal(self._bits)  # steps behind the present one
-        after = Signal(self._bits)  # steps behind the first one of a block
+        left = Signal(self._bits)  # steps after the current one
+        after = Signal(self._bits)  # steps after the first one of a block
         one = Signal()
         with m.If(self.step):
             m.d.sync += [left.eq(left - 1), self.final.eq(left == 1)]
@@ -237,11 +237,11 @@ class Steps(Component):
 
 
 class Control(Component):
-    """Cuts operations into blocks and steps, and says what each step is.
+    """Splits operations into blocks and steps, and drives the read and drain controls of each step.
 
-    **Timing.** Takes an operation in cycle s, reads its first columns in s + 1 at the earliest. Blocks of
-    one operation start `max(k, rows)` cycles apart; an operation's first drain starts at least
-    `rows + gemm_turn` cycles after its predecessor's last one.
+    **Timing.** Takes an operation in cycle s and reads its first columns in s + 1 at the earliest. Blocks of
+    one operation start `max(k, rows)` cycles apart. The first drain of an operation starts at least `rows +
+    gemm_turn` cycles after the last drain of the previous one (`rows` of that block) has started.
     """
 
     def __init__(self, config: MachineConfig):
@@ -265,26 +265,26 @@ class Control(Component):
         op = self.control.operation.payload
         d = Signal(op.shape())
         active = Signal()
-        fresh = Signal()  # the block's first columns are not read yet
+        fresh = Signal()  # the block's first columns have not been read yet
         refused = Signal()  # the operation has a size of 0
         a_shape, b_shape = c.derived.buffer_a, c.derived.buffer_b
         m.submodules.a = a = Columns(a_shape, rewinds=False)
         m.submodules.b = b = Columns(b_shape, rewinds=True)
         m.submodules.blocks = blocks = Blocks(c)
         m.submodules.pace = pace = Pace(c)
-        # A block of more steps than a buffer has columns is never started.
+        # A block with more steps than a buffer has columns never starts.
         m.submodules.steps = steps = Steps(log2(min(a_shape.columns, b_shape.columns)))
 
         starting = Signal()
         possible = Signal()
-        # A step happens, and is the last of its block, unless the machine stops: that is known late.
+        # A step happens, and is the last of its block, unless the machine stops; `stop` is a late input.
         goes, ends = Signal(), Signal()
-        # Which block comes next is known before it comes. Where none follows, what is there means nothing.
+        # The next block is known before it starts. If none follows, its values are don't-care.
         first = Signal()
         move = Signal()
         take = Signal()
         empty = Signal()
-        # What is taken in the cycle of a stop is not begun.
+        # An operation taken in the cycle of a stop does not begin.
         halted = Signal(init=1)
         m.d.sync += halted.eq(self.control.stop)
         cause = Mux(refused, isa.Cause.OPERAND, isa.Cause.BUFFER_RANGE)

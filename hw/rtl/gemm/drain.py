@@ -17,7 +17,7 @@ from hw.rtl.memory.accumulator import DrainPort
 
 
 def result_layout(config: MachineConfig) -> data.StructLayout:
-    """Where a finished block goes: word, pitch, rows, whether to add, and whose it is."""
+    """Where a finished block goes: word, pitch, rows, whether to add, and who issued it."""
     return data.StructLayout(
         {
             "address": place_bits(config.derived.acc_words),
@@ -32,9 +32,9 @@ def result_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Drain(Component):
-    """Gives each row of a block its word of the accumulator; reports completion, and rows beyond the end.
+    """Sends each row of a block to its accumulator word; reports completion and out-of-range rows.
 
-    **Timing.** `start` comes a cycle before row 0, with the block's `result`; a row follows in each cycle. An
+    **Timing.** `start` comes one cycle before row 0, with the block's `result`; then one row per cycle. An
     operation is complete `acc_write` cycles after its last row.
     """
 
@@ -74,14 +74,14 @@ class Drain(Component):
             left.eq(left_next),
             address.eq(address_next),
             draining.eq(left_next != 0),
-            # Known at once: readers of the accumulator wait for it.
+            # A register, because it decides which bank other readers must not use.
             valid.eq((left_next != 0) & ~address_next[-1] & ~(failed | beyond)),
         ]
 
         m.d.comb += [
             beyond.eq(draining & address[-1]),
             self.drain.valid.eq(valid),
-            # A stop comes late, and readers must know early which bank is held.
+            # `stop` is late and must not delay `valid`, from which readers see which bank is in use.
             self.drain.write.eq(~self.stop),
             self.drain.address.eq(address),
             self.drain.add.eq(now.add),
@@ -96,7 +96,7 @@ class Drain(Component):
         with m.If(beyond):
             m.d.sync += failed.eq(1)
 
-        # Completion travels beside the row through the accumulator.
+        # Completion is delayed as long as the row takes through the accumulator.
         complete = Signal(isa.TIMING.acc_write)
         warps = [Signal(WARP_BITS, name=f"warp{i}") for i in range(isa.TIMING.acc_write)]
         m.d.sync += [complete.eq(Cat(ends, complete)), warps[0].eq(now.warp)]

@@ -17,16 +17,16 @@ from hw.rtl.interfaces import EngineControl
 from hw.rtl.memory.accumulator import DrainPort
 from hw.rtl.memory.buffer import BankedRead
 
-#: Cycles from reading a column to its operands being in front of the first row.
+#: Cycles from reading a column until its operands reach the first row.
 FETCH = 3
 
 
 class Gemm(Component):
-    """The GEMM engine.
+    """The GEMM engine: multiplies tiles of the two input buffers and adds the result to the accumulator.
 
     **Timing.** docs/machine.md, "GEMM array". Columns are requested in cycle f. Row r of the array multiplies
-    them in f + 3 + r and adds the products in f + 4 + r. If they are the last of a block, it drains in
-    f + 6 + r.
+    them in f + 3 + r and adds the products in f + 4 + r. If they are the last of a block, it drains in f + 6
+    + r.
     """
 
     def __init__(self, config: MachineConfig):
@@ -53,7 +53,7 @@ class Gemm(Component):
         connect(m, operands_b.buffer, flipped(self.buffer_b))
         connect(m, drain.drain, flipped(self.drain))
 
-        # What a step is travels beside its operands, one register for each cycle.
+        # The control signals of a step travel beside its operands, one register per cycle.
         depth = isa.TIMING.gemm_drain
         step = Signal(FETCH)
         last = Signal(depth)

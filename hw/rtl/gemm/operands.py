@@ -11,18 +11,18 @@ from hw.rtl.bits import log2, rotate_right
 from hw.rtl.gemm.widths import ELEMENT_BITS, OPERAND_BITS
 from hw.rtl.memory.buffer import BankedRead
 
-#: How the elements of a buffer are to be read.
+#: How to interpret the elements of a buffer: zero point and signedness.
 Style = data.StructLayout({"zero": ELEMENT_BITS, "signed": 1})
 
 
 class Operands(Component):
     """Reads columns of a buffer and subtracts the zero point from each lane.
 
-    Lane i of a column lies in bank `(i + column) mod banks`, so a column is rotated. The larger half of the
-    rotation follows the memory, the smaller one is before the subtraction.
+    Lane i of a column lies in bank `(i + column) mod banks`, so a column must be rotated. The larger half of
+    the rotation comes after the memory, the smaller half before the subtraction.
 
-    **Timing.** A column that is requested in cycle t is an operand from t + 3 on, until the next one is.
-    `style` belongs to the request.
+    **Timing.** A column requested in cycle t is in `lanes` from t + 3 on, until the next one arrives. `style`
+    must be valid with the request.
     """
 
     def __init__(self, shape: BufferShape):
@@ -41,7 +41,7 @@ class Operands(Component):
         m = Module()
         shape = self._shape
         turns = log2(shape.banks)
-        late = turns // 2  # stages of the rotation that are left for the second cycle
+        late = turns // 2  # stages of the rotation left for the second cycle
         inner = self.column[: log2(shape.lanes)]
         address = Cat(inner, self.column[turns:])[: len(self.buffer.address)]
         m.d.comb += [self.buffer.enable.eq(self.read), self.buffer.address.eq(address)]
@@ -51,7 +51,7 @@ class Operands(Component):
         turn = Signal(turns)
         rest = Signal(late)
         m.d.sync += [turn.eq(self.column[:turns]), arrived.eq(self.read), rotated.eq(arrived)]
-        # Of more banks than lanes, those that the rest of the rotation brings to the front.
+        # If there are more banks than lanes: those that the remaining rotation can move to the front.
         kept = Signal(ELEMENT_BITS * min(shape.banks, shape.lanes + (1 << late) - 1), reset_less=True)
         with m.If(arrived):
             early = rotate_right(m, self.buffer.data, turn, stages=range(late, turns))
@@ -73,5 +73,5 @@ class Operands(Component):
 
     @staticmethod
     def _read(element: Value, is_signed: Value) -> Value:
-        """An int8 or a uint8 as a signed number of nine bits."""
+        """An int8 or uint8 as a nine-bit signed number."""
         return Cat(element, element[-1] & is_signed).as_signed()

@@ -1,4 +1,4 @@
-"""The accumulator: banks of int32 rows, in-place addition, a second reader with lower priority."""
+"""The accumulator: banks of int32 rows with in-place addition and lower-priority readers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hw.rtl.memory.buffer import NO_COLLISIONS
 
 
 class DrainPort(Signature):
-    """The array's side: one row per cycle, written over or added to its word.
+    """The array's port: one row per cycle, written to a word or added to it.
 
-    A row that is `valid` holds its bank; without `write` it does no more than that.
+    A `valid` row occupies its bank; without `write` it has no other effect.
     """
 
     def __init__(self, config: MachineConfig):
@@ -30,7 +30,7 @@ class DrainPort(Signature):
 
 
 class AccumulatorRead(Signature):
-    """The other side: a word per cycle; `ready` is 0 while the array holds the bank."""
+    """The storer's port: one word per cycle; `ready` is 0 while the array uses the bank."""
 
     def __init__(self, config: MachineConfig):
         super().__init__(
@@ -46,7 +46,7 @@ class AccumulatorRead(Signature):
 class BankedRowRead(Signature):
     """One row per bank and cycle, each with its own address, from banks that are not `held`.
 
-    `address` is that inside the bank. Data is there in the cycle after, and only then.
+    `address` is the address within the bank. Data is valid in the next cycle only.
     """
 
     def __init__(self, config: MachineConfig):
@@ -61,15 +61,15 @@ class BankedRowRead(Signature):
 
 
 class Accumulator(Component):
-    """`acc_banks` memories of rows of int32, one or more, each with one read and one write port.
+    """`acc_banks` memories of int32 rows, one or more, each with one read and one write port.
 
-    A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and
-    written in the third. The array always has priority; `read` goes ahead when its bank is free. A machine
-    with a grid has a third reader, `rows`, which takes the banks that are left.
+    A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and written
+    in the third. The array always has priority; `read` proceeds when its bank is free. A machine with a CGRA
+    has a third reader, `rows`, which uses the remaining banks.
 
     **Timing.** A row drained in cycle t is readable from t + 3 on. Data of a read accepted in cycle t is
-    there in t + 1, and only then. Rows of one word must be at least three cycles apart, which the
-    array's control sees to.
+    valid in t + 1 only. Drains to the same word must be at least three cycles apart; the array's control
+    ensures this.
     """
 
     def __init__(self, config: MachineConfig):

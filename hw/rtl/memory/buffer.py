@@ -9,13 +9,13 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 from hw.config import BufferShape
 from hw.rtl.bits import log2
 
-#: Attributes of a memory in which what is read while it is written does not matter: Yosys leaves out the
-#: comparison of addresses that would give the old value.
+#: Attributes of a memory whose read value is don't-care when the address is written in the same cycle. Yosys
+#: then omits the address comparison that would return the old value.
 NO_COLLISIONS = {"no_rw_check": 1}
 
 
 def address_bits(shape: BufferShape) -> int:
-    """Bits of the address inside a bank."""
+    """Width of the address within a bank."""
     return log2(shape.depth)
 
 
@@ -40,10 +40,10 @@ class BankedRead(Signature):
 
 
 class WordRead(Signature):
-    """One read per bank of four bytes and cycle, each with its own address.
+    """One read per cycle from each group of four banks (a 32-bit word), each with its own address.
 
-    `held` says that something else reads the buffer; nothing may be enabled then. Data is there in the cycle
-    after, and only then.
+    `held` means that the other port reads the buffer; no bit of `enable` may be 1 then. Data is valid in the
+    next cycle only.
     """
 
     def __init__(self, shape: BufferShape):
@@ -61,11 +61,11 @@ class WordRead(Signature):
 class BankedBuffer(Component):
     """`shape.banks` byte-wide memories with one write and one read port each; infers block RAM.
 
-    With `words` there is a second reader, of single words, which `read` goes before in every cycle.
+    With `words` there is a second reader, of single words; `read` has priority over it in every cycle.
 
-    **Timing.** A byte written in cycle t is read from cycle t + 1 on; the data of a read presented in
-    cycle t is there in t + 1. What is read in the cycle in which it is written is the old value in
-    simulation, and undefined in block RAM: nothing that is ordered reads it then.
+    **Timing.** A byte written in cycle t is readable from cycle t + 1 on; the data of a read presented in
+    cycle t is valid in t + 1. A read of an address that is written in the same cycle returns the old value in
+    simulation and is undefined in block RAM; correctly synchronised programs never do this.
     """
 
     def __init__(self, shape: BufferShape, *, words: bool = False):

@@ -15,23 +15,23 @@ from hw.rtl.memory.load_walker import LoadWalker
 from hw.rtl.memory.patch_requests import VARIANT, PatchRequests
 from hw.rtl.memory.row_places import RowPlaces
 
-#: What a step asks for: whether it is one at all, whether it is the first of a row in memory, whether no word
-#: of its row was requested before.
+#: Flags of a step: it is a real step, it is the first of a row in memory, no word of its row has been
+#: requested yet.
 _ASKS = ("told", "checks", "starts")
 
 
 class LoadRequests(Component):
-    """The asking half of a loader: one operation at a time, in a pipeline of three stages.
+    """Issues the memory requests of one operation at a time, in a pipeline of three stages.
 
-    A beat, or a step of patches, is walked to, then its row's end is computed, then the row is compared with
-    the windows; from there it enters the request register, and the writer is told of it (`step`). The stages
-    move when what is in the last of them enters, or nothing is there.
+    A beat, or a step of patches, is walked to; then the end of its row is computed; then the row is compared
+    with the windows. From there it enters the request register, and the writer receives its `step`. The
+    stages advance when the last one is empty or its content enters.
 
-    **Timing.** Takes an operation in cycle s, at the earliest in that behind the entry of the last beat
-    before; its first beat enters the request register in s + 4 at the earliest and is presented one cycle
-    later. One beat per cycle. The steps of `load_b_conv` pass through the request register like beats, most
-    of them like fill beats. What is wrong is told (`error`) in the cycle in which its beat would enter, and
-    nothing enters from then on.
+    **Timing.** Takes an operation in cycle s, at the earliest in the cycle after the last beat of the
+    previous one enters. Its first beat enters the request register in s + 4 at the earliest and is presented
+    one cycle later. One beat per cycle. The steps of `load_b_conv` pass through the request register like
+    beats, most of them like fill beats. `error` reports a violation in the cycle in which its beat would
+    enter; nothing enters from then on.
     """
 
     def __init__(self, config: MachineConfig, port: str):
@@ -58,21 +58,21 @@ class LoadRequests(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The operation that is walked: of its address, what is kept of patches is that of the image row.
+        # The current operation. For patches, its address advances to the current image row.
         self._op = op = Signal(self.operation.payload.shape(), name="op", reset_less=True)
-        self._begin = begin = Signal(name="begin")  # it was taken in the cycle before
-        self._moves = moves = Signal(name="moves")  # the stages move on
+        self._begin = begin = Signal(name="begin")  # it was taken in the previous cycle
+        self._moves = moves = Signal(name="moves")  # the stages advance
         m.submodules.walker = self._walker = walker = LoadWalker(self._width)
         self._of_patches, walked = Const(0, 1), walker.active
         if self._forms:
             m.submodules.patches = self._patches = PatchRequests(self._shape, self._width)
             self._of_patches = op.variant == VARIANT
             walked = walker.active | self._patches.active
-        # Whether something is in the second and in the last stage, what is in the last enters, anything was
-        # wrong.
+        # Whether the middle stage and the last stage hold something, whether the last one's content enters,
+        # and whether there was an error.
         middle, present, enters, over = (Signal(name=n) for n in ("middle", "present", "enters", "over"))
         take, idle = Signal(), Signal()
-        # A stop is known late in a cycle: of what is taken in it nothing is requested.
+        # `stop` is a late input, so it is registered; an operation taken in its cycle requests nothing.
         halted = Signal(init=1)
         m.d.sync += halted.eq(self.stop)
         m.d.comb += [
@@ -103,11 +103,11 @@ class LoadRequests(Component):
         return m
 
     def _tell_operation(self, m: Module) -> None:
-        """Tell the writer of what was taken; if it is refused, that stops before it does anything."""
+        """Sends the operation to the writer. A refused operation is stopped before the writer acts on it."""
         op, shape, t = self._op, self._shape, self.taken.payload
         columns, banks = shape.columns, log2(shape.banks)
         reach = place(op.load_pitch, columns)
-        # Both halves need the pitch in the cycle behind.
+        # Both halves need the pitch one cycle later.
         m.d.sync += [
             self.taken.valid.eq(self._begin),
             t.pitch.eq(Cat(op.load_pitch[:banks], Mux(reach[-1], columns >> banks, reach[banks:]))),
@@ -139,7 +139,7 @@ class LoadRequests(Component):
     def _row(self, m: Module) -> tuple[Signal, Signal]:
         """Whether the row in the last stage lies in a window, and the number of its first word."""
         op, walker, shift = self._op, self._walker, log2(self._width)
-        first = Signal(32, name="first")  # of the row that is walked
+        first = Signal(32, name="first")  # of the row being walked
         loads, follows = self._begin, walker.new_row
         if self._forms:
             patches = self._patches
@@ -163,7 +163,7 @@ class LoadRequests(Component):
         return inside, word
 
     def _step(self, m: Module) -> Value:
-        """The step in the last stage: what it asks for, and what the writer does with it."""
+        """The step in the last stage: its request flags, and what the writer does with it."""
         op, walker, shape = self._op, self._walker, self._shape
         lanes_first, of_patches = self.taken.payload.lanes_first, self._of_patches
         m.submodules.places = places = RowPlaces(shape, self._width)
@@ -219,7 +219,7 @@ class LoadRequests(Component):
         return self._chosen(m, last_step)
 
     def _chosen(self, m: Module, row: Value) -> Value:
-        """The step of a row, or of patches."""
+        """Selects the step of a row or of patches."""
         shape = self.step.payload.shape()
         step = Signal(data.StructLayout(dict.fromkeys(_ASKS, 1) | dict(shape.members)), name="step_chosen")
         of_rows: dict[str, Value] = {name: row[name] for name in row.shape().members}
@@ -234,14 +234,14 @@ class LoadRequests(Component):
     def _request(
         self, m: Module, present: Value, enters: Signal, fails: Value, step: Value, word: Value
     ) -> None:
-        """The request register: beats and steps enter, and leave where they ask nothing or memory accepts.
+        """The request register: steps enter it, and leave at once or when memory accepts their request.
 
-        What fails enters too, but is not requested. What is there behind a stop does not matter, for nothing
-        is requested.
+        A step with an error enters too, but is not requested. The content after a stop is don't-care, because
+        nothing is requested.
         """
         shift = log2(self._width)
-        # Whether there is a beat that memory has not accepted yet, or a step that asks nothing: registers,
-        # because the stages wait for whether memory accepts, which is known late.
+        # `asks`: a beat that memory has not accepted yet; `passes`: a step without a request. Both are
+        # registers, because the stages depend on the memory's `ready`, which is a late input.
         asks, passes, address, free = Signal(), Signal(), Signal(32 - shift), Signal()
         valid = Signal()
         m.d.comb += [

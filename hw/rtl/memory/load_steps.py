@@ -1,4 +1,4 @@
-"""The interface between the two halves of a loader: operations, and their steps."""
+"""The interface between the two halves of a loader: operations and their steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hw.rtl.bits import log2, place_bits
 from hw.rtl.interfaces import PC_BITS, WARP_BITS
 from hw.rtl.memory.buffer import NO_COLLISIONS
 
-#: Steps that the requests may be ahead of the writer. Memory that answers within `MOST_LATENCY` leaves some.
+#: Number of steps by which the requests may be ahead of the writer. Memory that answers within `MOST_LATENCY`
+#: cycles never fills the queue.
 STEPS = 512
 
 
@@ -28,25 +29,26 @@ def loader_target(config: MachineConfig, port: str) -> BufferShape:
 
 
 def block_bits(shape: BufferShape, width: int) -> int:
-    """Bits of a block's column with which no block that a beat can touch wraps back into the buffer."""
+    """Width of a block's column, wide enough that no block that a beat can touch wraps into the buffer."""
     return place_bits(shape.columns) + 2 + log2(max(1, width // shape.lanes))
 
 
 def start_bits(shape: BufferShape, width: int) -> int:
-    """Bits of the place of a beat's byte 0, seen from its block: a beat may begin that far before its row."""
+    """Width of the position of byte 0 of a beat relative to its block; it may lie before the row."""
     return max(log2(width), log2(shape.banks)) + 1
 
 
 def lane_bits(shape: BufferShape) -> int:
-    """Bits of the number of a lane, 1 at least."""
+    """Width of a lane number, at least 1."""
     return max(1, log2(shape.lanes))
 
 
 def operation_layout(config: MachineConfig, port: str) -> data.StructLayout:
-    """What the writer of a loader needs of an operation besides its steps.
+    """Fields of an operation that the writer of a loader needs besides its steps.
 
-    A pitch beyond the buffer is known as such (`hw.rtl.bits.place`). With `lanes_first` the bytes of a beat
-    are successive lanes: the `_t` form and patches. Of every step's bytes each `stride`-th is written.
+    A pitch beyond the buffer is only marked as such (`hw.rtl.bits.place`). With `lanes_first` the bytes of a
+    beat go to successive lanes: the `_t` form and patches. Of each step's bytes, every `stride`-th is
+    written.
     """
     members = {
         "pitch": place_bits(loader_target(config, port).columns),
@@ -59,15 +61,17 @@ def operation_layout(config: MachineConfig, port: str) -> data.StructLayout:
 
 
 def step_layout(config: MachineConfig, port: str) -> data.StructLayout:
-    """What the writer does in a step: it places the bytes of a beat, or of its patches some.
+    """What the writer does in a step: it places the bytes of a beat, or some of them for patches.
 
-    Bytes from `write_from` to before `write_to` are written. Byte 0 lies `start` columns, or lanes if these
-    come first, behind the first of those that begin in column `block`; in `lane`, or in lane 0. A step that
-    `reads` awaits a word of memory; without patches, any other is filled.
+    Bytes `write_from` <= i < `write_to` are written. With `lanes_first`, byte 0 lies `start` lanes after lane
+    0 of column `block`. Otherwise it lies in lane `lane`, `start` columns after the first of the group of
+    columns that contains `block` (see `RowPlaces`). A step that `reads` waits for a word of memory; without
+    patches, any other step is a fill beat.
 
-    Of patches bytes from `read_from` to before `read_to` are of memory, others are filled; from `used_to` on
-    they are of no pixel. Of the rest every stride-th from `skip` on is kept, and of these, as numbered then,
-    some are written. A step that does not read has the word of the last one that did.
+    For patches, bytes `read_from` <= i < `read_to` come from memory and the others are fill; bytes from
+    `used_to` on are not pixels. From the rest, every stride-th byte starting at `skip` is selected;
+    `write_from` and `write_to` then count the selected bytes. A step that does not read reuses the word of
+    the last one that did.
     """
     shape, width = loader_target(config, port), config.port_bytes(port)
     count = log2(width) + 1
@@ -87,10 +91,10 @@ def step_layout(config: MachineConfig, port: str) -> data.StructLayout:
 
 
 class StepQueue(Component):
-    """Steps that the requests have made, in order, for the writer: a block RAM.
+    """The steps from the requests to the writer, in order: a FIFO in block RAM.
 
-    **Timing.** What `enters` in cycle t is offered from t + 2 on. `room` is 0 while few places are left, so
-    that it may be asked up to three cycles before.
+    **Timing.** A step that `enters` in cycle t is offered from t + 2 on. `room` becomes 0 while a few places
+    are still free, so it may be sampled up to three cycles ahead.
     """
 
     def __init__(self, width: int):
@@ -105,12 +109,12 @@ class StepQueue(Component):
             shape=self._width, depth=STEPS, init=[], attrs=NO_COLLISIONS
         )
         writer, reader = storage.write_port(), storage.read_port()
-        # `behind` follows `front`, so that whether something leaves, which is known late, chooses only.
+        # `behind` is `front` + 1, so the late signal `leaves` only selects between them.
         front, behind = Signal(range(STEPS)), Signal(range(STEPS), init=1)
         leaves, entered, filled = Signal(), Signal(), Signal(range(STEPS))
         m.d.comb += [
             leaves.eq(self.out.valid & self.out.ready),
-            writer.en.eq(1),  # what does not stay is written over
+            writer.en.eq(1),  # always on: an entry that does not stay is overwritten
             writer.data.eq(self.data),
             reader.addr.eq(Mux(leaves, behind, front)),
             filled.eq(writer.addr - front),

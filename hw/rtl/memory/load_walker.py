@@ -1,4 +1,4 @@
-"""Walks the beats of a load: row, part of the row, bytes of the beat, and what each beat completes.
+"""Walks the beats of a load: the row, the part of the row, the bytes of the beat, and what it completes.
 
 Source: docs/machine.md, "Loaders".
 """
@@ -14,7 +14,7 @@ from hw.rtl.bits import log2, lookup
 
 
 def rows_layout(width: int) -> data.StructLayout:
-    """Rows and padding of a load; `low` and `step` are address and stride modulo the port's bytes."""
+    """Rows and padding of a load; `low` and `step` are the address and the stride modulo the port's width."""
     return data.StructLayout(
         {
             "low": log2(width),
@@ -28,15 +28,15 @@ def rows_layout(width: int) -> data.StructLayout:
 
 
 class LoadWalker(Component):
-    """Walks the beats of one load at a time; all outputs tell of the present one.
+    """Walks the beats of one load at a time; all outputs describe the current beat.
 
-    A row has a segment of memory beats and one of fill beats; a row behind the last has one of fill beats.
-    Bytes from `first` to before `end` of the beat belong to the row; `next_align` is `first` of the next
-    row's first beat. `new_row` says that with this beat a row ends and another follows. No operation has zero
-    rows or bytes.
+    A row has a segment of memory beats followed by a segment of fill beats; a padding row after the last one
+    has only fill beats. Bytes `first` <= i < `end` of the beat belong to the row; `next_align` is `first` of
+    the next row's first beat. `new_row` means that the row ends with this beat and another follows.
+    Operations must not have zero rows or bytes.
 
-    **Timing.** With `begin` the first beat follows in the next cycle; `rows` must hold from then on, up to
-    the last beat. A beat ends with each cycle in which `advance` is 1 while `active`.
+    **Timing.** The first beat comes one cycle after `begin`; `rows` must hold from then until the last beat.
+    A beat ends in each cycle in which `advance` is 1 while `active`.
     """
 
     def __init__(self, width: int):
@@ -61,17 +61,17 @@ class LoadWalker(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width, shift, size, d = self._width, log2(self._width), isa.SIZE_BITS, self.rows
-        fills, tails = Signal(), Signal()  # whether there are segments of fill beats; rows behind the last
-        reach = Signal(size + 1)  # bytes of a row behind the last
+        fills, tails = Signal(), Signal()  # whether rows have fill segments; whether there are padding rows
+        reach = Signal(size + 1)  # bytes of a padding row
         m.d.sync += [
             fills.eq(d.pad_inner.any()),
             tails.eq(d.pad_outer.any()),
             reach.eq(d.inner + d.pad_inner),
         ]
-        # Beats of the segment, and rows of the present kind, behind this one, less one: negative in the last.
+        # Beats left in the segment and rows left of this kind, both minus one: negative in the last.
         beats, rows = Signal(signed(size + 2 - shift)), Signal(signed(size + 1))
-        tail = Signal()  # the row lies behind those with memory beats
-        follow = Signal(shift)  # where a row behind this one begins in its word, if it has memory beats
+        tail = Signal()  # it is a padding row
+        follow = Signal(shift)  # where the next row begins in its word, if it has memory beats
         final = Signal(shift)  # the segment's last byte in its word
         ends_segment, ends_row, last_row, more_rows, ends_all = (
             Signal(name=n) for n in ("ends_segment", "ends_row", "last_row", "more_rows", "ends_all")
@@ -112,7 +112,7 @@ class LoadWalker(Component):
     def _next_beat(
         self, m: Module, beats: Signal, ends_segment: Value, ends_row: Value, more_rows: Value, reach: Value
     ) -> tuple[Signal, Signal]:
-        """Where the next beat's row begins in its word, and the bytes from there on, less one and a word."""
+        """Where the next beat's row begins in its word; the bytes left from there minus one word and 1."""
         width, shift, d = self._width, log2(self._width), self.rows
         length, low = Signal(len(reach)), Signal(shift)
         less, left = Signal(shift + 1), Signal(signed(len(reach) + 1))

@@ -23,13 +23,13 @@ from hw.rtl.memory.strided_bytes import StridedBytes
 
 
 class LoadWriter(Component):
-    """The answering half of a loader: places bytes into the banks.
+    """Places the bytes of memory answers and fill beats into the banks of the buffer.
 
-    Three pipeline stages: a step and its answer arrive; the bytes are kept, with where they go; they are
-    rotated, and each bank's address is found.
+    Three pipeline stages: a step and its answer arrive; the bytes and their destination are registered; the
+    bytes are rotated, and the address of each bank is selected.
 
     **Timing.** An answer in cycle y is written in y + 3, readable in y + 4; if it was the operation's last
-    beat, `complete` is 1 in y + 4. Steps that await no answer follow their predecessor in the next cycle. An
+    beat, `complete` is 1 in y + 4. A step that awaits no answer follows its predecessor in the next cycle. An
     operation must be offered no later than its first step.
     """
 
@@ -38,7 +38,7 @@ class LoadWriter(Component):
         self._shape = shape = loader_target(config, port)
         self._patches = forms_patches(config, port)
         self._operation, self._step = operation_layout(config, port), step_layout(config, port)
-        self._spread = max(1, self._width // shape.lanes)  # blocks that a beat can touch, less one
+        self._spread = max(1, self._width // shape.lanes)  # blocks that a beat can touch, minus one
         super().__init__(
             {
                 "operation": In(stream.Signature(self._operation)),
@@ -80,7 +80,7 @@ class LoadWriter(Component):
         return m
 
     def _arrive(self, m: Module, moves: Signal) -> Signal:
-        """The first stage: a step, and the word that it awaits; what the step's ranges of bytes mean."""
+        """The first stage: takes a step and the word that it awaits; turns its byte ranges into masks."""
         width, step, source = self._width, self.step.payload, self.response.payload
         values = {
             "error": source.error,
@@ -100,7 +100,7 @@ class LoadWriter(Component):
             awaits.eq(self.step.valid & step.reads),
             comes.eq(self.step.valid & (~step.reads | self.response.valid)),
             self.step.ready.eq(comes),
-            # Answers behind a stop are taken and dropped.
+            # Answers after a stop are accepted and dropped.
             self.response.ready.eq(self.stop | awaits),
         ]
         m.d.sync += [moves.eq(comes), *[arrived[name].eq(value) for name, value in values.items()]]
@@ -109,11 +109,11 @@ class LoadWriter(Component):
         return arrived
 
     def _row_bytes(self, arrived: Value) -> tuple[Value, Value]:
-        """The bytes of a beat from memory, else 0, and which of them are written."""
+        """The bytes of a beat from memory, or 0 for a fill beat, and the mask of bytes to write."""
         return where(arrived.reads, arrived.data), arrived.mask
 
     def _patch_bytes(self, m: Module, d: Value, arrived: Value) -> tuple[Value, Value]:
-        """The same where a beat may have several steps, and every stride-th of its bytes is written."""
+        """As `_row_bytes`, for a beat that may have several steps and writes every stride-th byte."""
         width = self._width
         m.submodules.strided = strided = StridedBytes(width)
         answered = [arrived.data.word_select(i, 8) for i in range(width)]
@@ -126,11 +126,11 @@ class LoadWriter(Component):
         return strided.chosen, strided.chosen_valid & arrived.mask
 
     def _kept_layout(self) -> data.StructLayout:
-        """The second stage: bytes, which of them are written, and where they go.
+        """The second stage: the bytes, which of them are written, and where they go.
 
-        `highs` are the rows of banks in which the blocks begin that a beat can touch, `beyond` says which
-        of these lie behind the buffer, `picks` which one is each byte's. Byte 0 goes to bank `rotation`.
-        What is written is `bytes` or `fill`: the other one is 0.
+        `highs` are the high bits of the bank addresses at which the blocks begin that a beat can touch,
+        `beyond` marks those that lie beyond the buffer, `picks` selects one of them for each byte. Byte 0
+        goes to bank `rotation`. The data written is `bytes` or `fill`; the other one is 0.
         """
         width, shape, blocks = self._width, self._shape, self._spread + 1
         high = log2(shape.columns) - log2(shape.banks)
@@ -152,7 +152,7 @@ class LoadWriter(Component):
         )
 
     def _keep(self, m: Module, d: Value, step: Value, moves: Value, word: Value, mask: Value) -> Signal:
-        """The second stage: what `_kept_layout` has of the step that `moves`."""
+        """The second stage: registers the step that `moves` in `_kept_layout`."""
         width, shape = self._width, self._shape
         of_lane, of_bank, columns = log2(shape.lanes), log2(shape.banks), log2(shape.columns)
         by_lanes = d.lanes_first if of_lane else Const(0, 1)
@@ -162,12 +162,12 @@ class LoadWriter(Component):
         ]
         m.d.comb += [value.eq(step.block + i * pitch) for i, value in enumerate(blocks) if i]
 
-        # Which of the blocks, or whether the next group of columns, is each byte's.
+        # Selects, for each byte, its block or (depth first) this or the next group of columns.
         bits = bits_for(self._spread)
-        numbers = range(1 << len(step.start))  # of `start` as a number of as many bits
+        numbers = range(1 << len(step.start))  # values of `start`, as unsigned numbers of the same width
 
         def passed(shift: int, most: int) -> list[Value]:
-            """By byte how many units of `1 << shift` places lie between the block and it."""
+            """For each byte, the number of units of `1 << shift` positions between the block and the byte."""
             start = step.start.as_unsigned()
             return [lookup(start, [(n + j) >> shift & most for n in numbers], bits) for j in range(width)]
 
@@ -176,7 +176,7 @@ class LoadWriter(Component):
         with m.If(moves):
             m.d.sync += [
                 kept.bytes.eq(word),
-                # Among patches a beat may have bytes of both kinds: they are already in `word`.
+                # With patches, a beat may mix bytes of memory and fill: `word` then contains both.
                 kept.fill.eq(0 if self._patches else where(~step.reads, d.fill)),
                 kept.mask.eq(mask),
                 kept.lanes_first.eq(by_lanes),
@@ -192,16 +192,16 @@ class LoadWriter(Component):
         return kept
 
     def _outside(self, kept: Signal) -> Value:
-        """Whether a byte that is written lies behind the buffer."""
+        """Whether a byte to be written lies beyond the buffer."""
         return Cat(kept.mask[j] & Array(kept.beyond)[kept.picks[j]] for j in range(self._width)).any()
 
     def _write(self, m: Module, kept: Signal, valid: Value, fine: Value) -> None:
-        """The third stage: the bytes by bank, each bank's address, and whether it is written."""
+        """The third stage: bytes in bank order, address and write enable of each bank."""
         width, shape = self._width, self._shape
         of_lane, pad = log2(shape.lanes), shape.banks - width
         rotated = rotate_left(m, Cat(kept.bytes, Const(0, 8 * pad)), kept.rotation)
         rotated |= kept.fill.replicate(shape.banks)
-        unit = 1 + len(kept.picks[0])  # by byte, whether it is written and which block is its own
+        unit = 1 + len(kept.picks[0])  # for each byte, whether it is written and which block it belongs to
         notes = Cat(*(Cat(kept.mask[j], kept.picks[j]) for j in range(width)), Const(0, unit * pad))
         turned = rotate_left(m, notes, kept.rotation, unit=unit)
         addresses = []
@@ -217,7 +217,7 @@ class LoadWriter(Component):
             m.d.sync += [self.write.data.eq(rotated), self.write.address.eq(Cat(addresses))]
 
     def _report(self, m: Module, kept: Signal, done: Value, wrong: Value, failed: Value) -> None:
-        """Completion two cycles behind what is kept, errors in its cycle."""
+        """Reports completion two cycles after the second stage, errors in the same cycle."""
         ends, warps = Signal(2), [Signal(WARP_BITS, name=f"warp{i}") for i in range(2)]
         report = self.error_report
         m.d.sync += [ends.eq(Cat(done, ends[0])), warps[0].eq(kept.warp), warps[1].eq(warps[0])]

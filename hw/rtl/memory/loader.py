@@ -1,8 +1,8 @@
 """Loader: turns `load_*` operations into memory requests, and answers into buffer writes.
 
-`LoadRequests` walks the rows and asks; `LoadWriter` puts every byte where it belongs when the answers come.
-Queues lead from one to the other: of operations in flight, and of their steps, which say what each answer is
-for. The loader of buffer B has a second walker beside that of rows, for `load_b_conv`.
+`LoadRequests` walks the rows and sends requests; `LoadWriter` writes every byte to its place when the answers
+arrive. Two queues connect them: the operations in flight, and their steps, which say what each answer is for.
+The loader of buffer B has a second walker, for `load_b_conv`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hw.rtl.memory.load_writer import LoadWriter
 
 
 class TakenOperations(Component):
-    """Operations that the requests have begun, in order, for the writer: no more than `most` at a time.
+    """Operations that the requests have begun, in order, for the writer; at most `most` at a time.
 
-    There are more places than that: what could enter is written in every cycle, to one that is free. So
-    whether something does enter, which is known late, decides about a few bits and not about a wide memory.
+    There is at least one more place than `most`, so a free one is written in every cycle. The late signal
+    `enters` then drives only a few bits and not a wide memory.
 
-    **Timing.** What `enters` in cycle t is offered from t + 1 on.
+    **Timing.** An operation that `enters` in cycle t is offered from t + 1 on.
     """
 
     def __init__(self, width: int, most: int):
@@ -56,10 +56,9 @@ class TakenOperations(Component):
 
 
 class Loader(Component):
-    """A loader engine: queue side, memory port, buffer side.
+    """A loader engine with its operation queue port, memory port and buffer port.
 
-    **Timing.** docs/machine.md, "Loaders". At most `TIMING.in_flight` operations are taken and not
-    complete.
+    **Timing.** docs/machine.md, "Loaders". At most `TIMING.in_flight` operations are taken and not complete.
     """
 
     def __init__(self, config: MachineConfig, port: str):
@@ -96,7 +95,7 @@ class Loader(Component):
             failed.eq(writer.error | requests.error),
             report.eq(Mux(writer.error, writer.error_report, requests.error_report)),
         ]
-        # Whether answers are taken is known late, so they are counted a cycle later.
+        # `response.ready` is known late, so answers are counted one cycle later.
         outstanding, asked, answered = Signal(16), Signal(), Signal()
         counted, none, one = Signal(16), Signal(init=1), Signal()
         was_asked, was_answered, more, less = Signal(), Signal(), Signal(), Signal()

@@ -14,22 +14,23 @@ from hw.rtl.bits import difference, log2, place, place_bits, total
 from hw.rtl.memory.load_steps import block_bits
 from hw.rtl.memory.patches import Divider, PatchShape, PatchWalker
 
-#: Positions in the tile: 16 bits, plus the bytes of a beat before the first and behind the last of them.
+#: Width of a position in the tile: 16 bits, plus the bytes of a beat before the first and after the last one.
 PLACE_BITS = isa.SIZE_BITS + 2
-#: Output columns before the first one and behind the last: kernel_w*dilation_w at most before.
+#: Width of an output column, including those before the first one (at most kernel_w*dilation_w) and after the
+#: last.
 COLUMN_BITS = isa.SIZE_BITS + 2
 
 
-#: Of the place of a step, flags and numbers of bytes of the beat.
+#: Members of a step's place: flags, and byte numbers within the beat.
 _FLAGS = ("told", "checks", "starts", "last", "reads")
 _NUMBERS = ("read_from", "read_to", "used_to", "skip", "write_from", "write_to")
 
 
 def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
-    """Where the bytes of a step go, as `hw.rtl.memory.load_steps.step_layout` has it, and what it asks for.
+    """Where the bytes of a step go, as in `hw.rtl.memory.load_steps.step_layout`, and its request flags.
 
-    `told` says that the writer is told of it, `checks` that it is the first of a row in memory, `starts` that
-    no word of the row was requested before.
+    `told`: the writer receives the step. `checks`: it is the first of a row in memory. `starts`: no word of
+    the row has been requested yet.
     """
     count = log2(width) + 1
     numbers, flags = dict.fromkeys(_NUMBERS, count), dict.fromkeys(_FLAGS, 1)
@@ -38,11 +39,11 @@ def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
 
 
 class PatchPlaces(Component):
-    """Tells where the pixels of each step of a `load_b_conv` go.
+    """Computes where the pixels of each step of a `load_b_conv` go.
 
-    **Timing.** Two steps behind `walker`, with which it takes `advance`: where the first byte of a step lies
-    in the tile is kept in registers, behind which a multiplier finds its column; `place` follows from its
-    product. `shape`, `align`, `target` and `pitch` must hold.
+    **Timing.** Two steps behind `walker`, with which it shares `advance`. The tile position of a step's first
+    byte is registered and multiplied by the pitch; `place` follows from the product. `shape`, `align`,
+    `target` and `pitch` must hold.
     """
 
     def __init__(self, shape: BufferShape, width: int, walker: PatchWalker):
@@ -65,7 +66,7 @@ class PatchPlaces(Component):
         where = self._where = Signal(place_layout(self._shape, width), name="where")
         column, skip = self._columns(m, walker)
         left, none = Signal(signed(COLUMN_BITS + 1)), Signal()
-        first_read, reads = Signal(init=1), Signal()  # up to the first request of a row; a request
+        first_read, reads = Signal(init=1), Signal()  # no request in this row yet; this step requests
         m.d.comb += reads.eq(walker.first_of_beat & walker.reads)
         m.d.comb += left.eq(self.shape.out_cols - column)
         placed = self._place(m, self._output_row(m, walker) + column, self._depth(m, walker))
@@ -80,7 +81,7 @@ class PatchPlaces(Component):
                 *self._bytes(walker),
                 *placed,
                 where.skip.eq(Mux(skip[shift:].any(), width, skip)),
-                # -column and left, cut to 0 up to the width, left a step later.
+                # -column, and one step later left, both clamped to 0 ... width.
                 where.write_from.eq(
                     Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)
                 ),
@@ -91,7 +92,7 @@ class PatchPlaces(Component):
         return m
 
     def _bytes(self, walker: PatchWalker) -> list[Any]:
-        """Which bytes of the beat are in memory, which are pixels at all."""
+        """Which bytes of the beat come from memory, and which are pixels at all."""
         width, where = self._width, self._where
         shift = log2(width)
         last_read, last_used = walker.last_read[:shift] + 1, walker.last_used[:shift] + 1
@@ -102,7 +103,7 @@ class PatchPlaces(Component):
         ]
 
     def _columns(self, m: Module, walker: PatchWalker) -> tuple[Value, Value]:
-        """The output column of the first byte that is used, and the number of this byte in the beat."""
+        """The output column of the first byte used, and the number of this byte in the beat."""
         shape = self.shape
         dividends = {
             "dilation": shape.dilation_w,
@@ -119,7 +120,7 @@ class PatchPlaces(Component):
                 divider.dividend.eq(dividend),
                 divider.divisor.eq(shape.stride_w),
             ]
-        # skip = column*stride_w + j*dilation_w - (pixel of byte 0), from 0 to before stride_w.
+        # skip = column*stride_w + j*dilation_w - (pixel of byte 0), with 0 <= skip < stride_w.
         column, beat_column = (Signal(signed(COLUMN_BITS), name=n) for n in ("column", "beat_column"))
         skip, beat_skip = (Signal(isa.KERNEL_BITS, name=n) for n in ("skip", "beat_skip"))
         further, less = Signal(isa.KERNEL_BITS + 1), Signal(signed(isa.KERNEL_BITS + 2))
@@ -134,7 +135,7 @@ class PatchPlaces(Component):
             following.eq(total(beat_column, by["beat"].quotient, under)),
             following_skip.eq(beat_less + Mux(under, shape.stride_w, 0)),
         ]
-        # Where columns begin again: those of a row, of the next beat, or of the present one.
+        # Where the columns restart: at a new row, at the next beat, or again at this beat.
         fresh, again, again_skip = Signal(), Signal(signed(COLUMN_BITS)), Signal(isa.KERNEL_BITS)
         m.d.comb += [
             fresh.eq(walker.end_of_row | ~walker.placing),
@@ -159,12 +160,12 @@ class PatchPlaces(Component):
     def _output_row(self, m: Module, walker: PatchWalker) -> Value:
         """Position of the output row in the tile.
 
-        The kernel rows that use an image row are equally far apart, and so are their output rows.
+        The kernel rows that use an image row are equally spaced, and so are their output rows.
         """
         out_cols = self.shape.out_cols
-        # Output rows, as positions of their first element: dilation_h div stride_h, that of y, that of the
-        # scan step and of the one before, of the first kernel row found, of the present one, and the distance
-        # of two. `turn` and a row more is `turns`.
+        # Output rows, as positions of their first element: dilation_h div stride_h (`turn`; `turns` is one
+        # row more), image row y, the current scan step and the previous one, the first kernel row found, the
+        # current one, and the distance between two.
         turn, turns, line, scan, before, first, now, apart = (
             Signal(PLACE_BITS, name=f"place_{n}")
             for n in ("turn", "turns", "line", "scan", "before", "first", "now", "apart")
@@ -172,7 +173,7 @@ class PatchPlaces(Component):
         following = line + Mux(walker.next_output_row, out_cols, 0)
         with m.If(self.advance):
             with m.If(walker.dividing):
-                # The product with the quotient while the quotient is made.
+                # Multiplies by the quotient while the divider produces it.
                 higher = Mux(walker.number == 0, 0, turn << 1)
                 m.d.sync += turn.eq(higher + Mux(walker.quotient_bit, out_cols, 0))
             with m.If(walker.preparing):
@@ -194,11 +195,12 @@ class PatchPlaces(Component):
     def _depth(self, m: Module, walker: PatchWalker) -> Value:
         """The column of the depth step in the first block.
 
-        Beyond the buffer it is only known as such (`hw.rtl.bits.place`).
+        A column beyond the buffer is only marked as such (`hw.rtl.bits.place`).
         """
         columns = self._shape.columns
-        # Depth steps of a channel: of the scan step and the one before, of the first kernel row found, of the
-        # present one, the distance of two; behind the scan, `scan` are all of a channel.
+        # Depth steps within a channel: of the current scan step and the previous one, the first kernel row
+        # found, the current one, and the distance between two. After the scan, `scan` is the depth of a
+        # channel.
         scan, before, first, now, apart = (
             Signal(place_bits(columns), name=f"depth_{n}")
             for n in ("scan", "before", "first", "now", "apart")
@@ -226,9 +228,10 @@ class PatchPlaces(Component):
         return place(start + now + step, columns)
 
     def _place(self, m: Module, position: Value, depth: Value) -> list[Any]:
-        """Lane and columns of the first byte that is used, whether it is written or not; what to keep for it.
+        """Lane and columns of the first byte used, written or not; returns the statements to register.
 
-        The low bits of the pitch are known (others are an error), so they are left out of the product.
+        The low bits of the pitch are constant (other values are an error), so they are left out of the
+        product.
         """
         buffer = self._shape
         lane_bits, bank_bits, far_bits = log2(buffer.lanes), log2(buffer.banks), log2(buffer.columns)
@@ -238,7 +241,8 @@ class PatchPlaces(Component):
         low_pitch = buffer.lanes % buffer.banks
         low_part = number * low_pitch
         low_far = number[far_bits - lane_bits : -1].any() if low_pitch else Const(0)
-        # Columns from the depth step in the tile's first block on, and that; `far`: no buffer reaches as far.
+        # Columns relative to the depth step in the tile's first block, and that step's column; `far`: beyond
+        # every buffer.
         further, first_block = Signal(len(self.place.block)), Signal(len(kept_depth))
         far = Signal()
         m.d.comb += [

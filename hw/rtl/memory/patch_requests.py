@@ -12,7 +12,7 @@ from hw.rtl.interfaces import operation
 from hw.rtl.memory.patch_places import PatchPlaces, place_layout
 from hw.rtl.memory.patches import NONZERO, PatchShape, PatchWalker
 
-#: `load_b_conv` among the instructions of its engine.
+#: Index of `load_b_conv` among the instructions of its engine.
 VARIANT = isa.of_engine("load_b").index(isa.INSTRUCTIONS["load_b_conv"])
 
 
@@ -22,16 +22,17 @@ def shape_of(op: Value) -> Value:
 
 
 class PatchRequests(Component):
-    """Walks the steps of a `load_b_conv` in time with the stages of its loader.
+    """Walks the steps of a `load_b_conv` in step with the pipeline of its loader.
 
-    The loader keeps the address of the row of a channel: with `deciding` that of the image row follows, with
-    `end_of_row` that of the next channel; `leaves_line` says that the image row of all channels, which is in
-    memory, ends. `place` is what the step in the last stage does, which the writer is told of if `told` is 1.
+    The loader keeps the address of the current row of a channel: `deciding` sets it to that of the image row,
+    `end_of_row` advances it to the next channel. `leaves_line` means that an image row that is in memory
+    ends, for all channels. `place` describes the step in the last stage; the writer receives it if `told` is
+    1.
 
-    **Timing.** `begin` begins an operation in the next cycle; it may come while none is under way.
-    `operation`, `target`, `pitch` must hold from then on; of `memory` only the alignment counts. A step ends
-    with each cycle in which `advance` is 1; two such later it is in `place`. `wrong` is right from the third
-    cycle of an operation on.
+    **Timing.** `begin` begins an operation in the next cycle; it may be 1 only while no operation is active.
+    `operation`, `target`, `pitch` must hold from then on; of `memory` only the alignment matters. A step ends
+    in each cycle in which `advance` is 1; two such cycles later it is in `place`. `wrong` is valid from the
+    third cycle of an operation on.
     """
 
     def __init__(self, buffer: BufferShape, width: int):
@@ -81,7 +82,7 @@ class PatchRequests(Component):
         return m
 
     def _wrong_operands(self) -> Value:
-        """Whether the operation would be refused as a `load_b_conv`, apart from what is too large."""
+        """Whether the operands are invalid for `load_b_conv`, apart from sizes that are too large."""
         op, buffer = self.operation, self._buffer
         zero = Cat(getattr(op, f"conv_{name}") == 0 for name in NONZERO).any()
         shift, bank_bits = log2(self._width), log2(buffer.banks)

@@ -1,6 +1,6 @@
-"""The steps of a `load_b_conv`: the next image row, kernel row, channel, beat and kernel element.
+"""The steps of a `load_b_conv`: walks image rows, kernel rows, channels, beats and kernel elements.
 
-docs/machine.md, "Patches".
+Source: docs/machine.md, "Patches".
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
@@ -12,7 +12,7 @@ from hw.rtl.bits import difference, log2
 
 _PREFIX = "conv_"
 
-#: Geometry of the patches: the `conv_*` parameters, except what only concerns addresses.
+#: Geometry of the patches: the `conv_*` parameters, except the one that only affects addresses.
 PatchShape = data.StructLayout(
     {
         name.removeprefix(_PREFIX): p.bits
@@ -21,27 +21,28 @@ PatchShape = data.StructLayout(
     }
 )
 
-#: Operands that must not be zero, of those of `PatchShape`.
+#: Members of `PatchShape` that must not be zero.
 NONZERO = (
     *("height", "width", "out_rows", "out_cols"),
     *(f"{what}_{edge}" for what in ("kernel", "stride", "dilation") for edge in "hw"),
 )
 
-#: Pixels of an image row, counted from the start of a memory word.
+#: Width of a pixel number in an image row, counted from the start of a memory word.
 PIXEL_BITS = isa.SIZE_BITS + 1
-#: The sum of two such.
+#: Width of the sum of two pixel numbers.
 END_BITS = isa.SIZE_BITS + 2
-#: Output rows before the first one and behind the last: kernel_h*dilation_h at most before.
+#: Width of an output row, including those before the first one (at most kernel_h*dilation_h) and after the
+#: last.
 ROW_BITS = isa.SIZE_BITS + 1
 DIVIDE_STEPS = isa.KERNEL_BITS
 
 
 class Divider(Component):
-    """Divides a number of `bits` bits by one of `KERNEL_BITS`, one bit of the quotient per step.
+    """Divides a `bits`-bit number by one of `KERNEL_BITS`, one bit of the quotient per step.
 
-    `bit` is the present one, the highest comes first.
+    `bit` is the current quotient bit; the highest comes first.
 
-    **Timing.** `quotient` and `remainder` are right after `bits` cycles in which `step` is 1 and `number`
+    **Timing.** `quotient` and `remainder` are valid after `bits` cycles in which `step` is 1 and `number`
     counts from 0; from then on they hold. The divisor must hold.
     """
 
@@ -78,32 +79,34 @@ class Divider(Component):
 
 
 class Countdown:
-    """What is left of a loop: its steps behind the present one, less one, so that `one` is the sign."""
+    """A loop counter: the steps left after the current one, minus one, so that `one` is the sign."""
 
     def __init__(self, bits: int, name: str):
         self._left = Signal(signed(bits + 1), name=name)
         self.one = self._left[-1]
 
     def count(self, m: Module, goes: Value, begins: Value, steps: Value) -> None:
-        """If it goes, it begins with so many steps, or has one less; one adder does both."""
+        """When `goes`, loads `steps` with `begins` or else counts down; one adder does both."""
         base = Mux(begins, Cat(steps, 0).as_signed(), self._left)
         with m.If(goes):
             m.d.sync += self._left.eq(base + Cat(~begins, 1).as_signed())
 
 
 class PatchWalker(Component):
-    """Walks the steps of a `load_b_conv`; all outputs tell of the present one.
+    """Walks the steps of a `load_b_conv`; all outputs describe the current step.
 
-    `preparing`, `scanning` (for kernel rows that use the image row), `settling`, `deciding` and `placing` are
-    the kinds of steps, `number` counts those of the first kind. `found` tells in a scan step, or behind the
-    last of them, that the one before found a kernel row, `used` and `twice` how many were found before it; in
-    the step `deciding` it is known whether the row is used. `first_of_*` and `end_of_*` are about loops: a
-    beat, an image row of a channel, an image row of all channels. Pixels are counted from the start of the
-    memory word that holds pixel 0: the first that is read, the last that is read, the last that is used;
-    `at_*` says that it is in the beat. `span` is one less than the pixels of an image row.
+    The kinds of steps are `preparing`, `scanning` (for kernel rows that use the image row), `settling`,
+    `deciding` and `placing`; `number` counts the first kind. `found`, in a scan step or right after the last
+    one, means that the previous scan step found a kernel row; `used` and `twice` mean that at least one or
+    two were found before it. In the step `deciding`, `used` says whether any kernel row uses the image row.
+
+    `first_of_*` and `end_of_*` refer to loops: a beat, an image row of one channel (`row`), an image row of
+    all channels (`line`). Pixels are counted from the start of the memory word that holds pixel 0: the first
+    one read, the last one read, the last one used; `at_*` means that it is in this beat. `span` is the number
+    of pixels of an image row minus one.
 
     **Timing.** `start` begins a new operation in the next cycle; `shape`, `outer`, `span`, `align` must hold
-    while `active`. A step ends with each cycle in which `advance` is 1.
+    while `active`. A step ends in each cycle in which `advance` is 1.
     """
 
     def __init__(self, width: int, setup: int):
@@ -153,7 +156,8 @@ class PatchWalker(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Image rows left: in all; above those that are read, then (`line_in_memory`) of those.
+        # Image rows left: of the image; and of those above memory, then (`line_in_memory`) of those in
+        # memory.
         self._lines, self._part, self._channels = (
             Countdown(isa.SIZE_BITS, n) for n in ("lines", "part", "channels")
         )
@@ -161,7 +165,7 @@ class PatchWalker(Component):
             Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
         self._above = Signal(name="above")
-        self._uses = Signal(isa.KERNEL_BITS, name="uses")  # kernel rows that were found
+        self._uses = Signal(isa.KERNEL_BITS, name="uses")  # number of kernel rows found
         m.d.comb += self.active.eq(
             self.preparing | self.scanning | self.settling | self.deciding | self.placing
         )
@@ -177,7 +181,7 @@ class PatchWalker(Component):
         return m
 
     def _step(self, m: Module) -> None:
-        """What a step of each kind changes, but counters; the order decides where several happen at once."""
+        """State changes of each kind of step, except counters; where several apply, the last one wins."""
         shape = self.shape
         with m.If(self.preparing):
             m.d.sync += self.number.eq(self.number + 1)
@@ -213,7 +217,7 @@ class PatchWalker(Component):
             ]
 
     def _count(self, m: Module) -> None:
-        """The loops. What one begins with is chosen before it is known whether it goes."""
+        """The loop counters. Start values are selected before it is known whether a loop advances."""
         shape, part, begins = self.shape, self._part, self.preparing & (self.number == 0)
         below = self.preparing & (self.number == 1) & ~self._above
         self._lines.count(m, begins | self.end_of_line, self.preparing, shape.height)
@@ -228,7 +232,7 @@ class PatchWalker(Component):
             loop.count(m, goes, ~self.placing | loop.one, steps)
 
     def _find_rows(self, m: Module) -> None:
-        """Which kernel rows use the image row y: y - i*dilation_h = row*stride_h + rest of kernel row i."""
+        """Finds the kernel rows i that use the image row y: y - i*dilation_h = row*stride_h, with rest 0."""
         shape = self.shape
         m.submodules.divider = divider = Divider(isa.KERNEL_BITS)
         line_row, line_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)  # of kernel row 0
@@ -265,11 +269,11 @@ class PatchWalker(Component):
                 ]
 
     def _find_beats(self, m: Module) -> None:
-        """Where the beat lies in the image row."""
+        """The position of the beat in the image row."""
         shift, align = log2(self._width), Signal(signed(log2(self._width) + 1))
         first, last, used = (n[shift:] for n in (self.first_read, self.last_read, self.last_used))
         following = Signal(PIXEL_BITS - shift)  # the number of the next beat
-        begun = Signal()  # the beat before holds pixels that are read, and not the last
+        begun = Signal()  # the previous beat holds pixels that are read, but not the last one
         within = self.at_first_read | begun
         first_beat = Signal()
         m.d.comb += [

@@ -12,14 +12,14 @@ from hw.rtl.memory.load_steps import block_bits, lane_bits, start_bits
 
 
 class RowPlaces(Component):
-    """Follows the beats of a `LoadWalker` and tells where the present one goes, as `step_layout` has it.
+    """Follows the beats of a `LoadWalker` and computes where each goes, in the terms of `step_layout`.
 
-    Byte j of the beat lies `(start + j) div lanes` blocks behind the one in column `block`, in lane
-    `(start + j) mod lanes`. In depth-first form it lies in column `start + j` of a group of columns, as many
-    as there are banks, and in `lane`; `block` is any column of the group.
+    With `lanes_first`, byte j of the beat lies `(start + j) div lanes` blocks after the one in column
+    `block`, in lane `(start + j) mod lanes`. Otherwise (depth first) it lies in lane `lane`, in column `start
+    + j` of a group of as many columns as there are banks; `block` is any column of the group.
 
-    **Timing.** As the walker: with `begin` the first beat follows, with `advance` the next, with `new_row`
-    that of another row. `target`, `pitch` and `lanes_first` must hold.
+    **Timing.** As the walker: the first beat comes after `begin`, the next after `advance`, that of another
+    row after `advance` with `new_row`. `target`, `pitch` and `lanes_first` must hold.
     """
 
     def __init__(self, shape: BufferShape, width: int):
@@ -47,14 +47,14 @@ class RowPlaces(Component):
         of_lane, of_bank = log2(shape.lanes), log2(shape.banks)
         by_lanes = self.lanes_first if of_lane else Const(0, 1)
         base = Signal(place_bits(shape.columns))  # column of element 0 of the row
-        spread = max(1, self._width // shape.lanes)  # blocks that a beat can touch, less one
+        spread = max(1, self._width // shape.lanes)  # blocks that a beat can touch, minus one
         behind = Signal(signed(len(self.start) + 1))
         steps = Mux(by_lanes, behind[of_lane:], behind[of_bank:])[: bits_for(spread)]
         pitch = Mux(by_lanes, self.pitch, shape.banks)
         next_lane = Mux(by_lanes, 0, lane + 1)[: len(lane)] if of_lane else Const(0, 1)
-        # The row that begins: column of its element 0, and the place of its byte 0 in the beat.
+        # The row that begins: column of its element 0, and the position of its byte 0 in the beat.
         row_base, following, align = Signal(len(base)), Signal(len(base)), Signal(log2(self._width))
-        # From a row to the next; not needed with `begin`, when the pitch is not there yet.
+        # Columns from one row to the next; unused with `begin`, when the pitch is not known yet.
         jump = Signal(len(base)) if of_lane else self.pitch
         m.d.comb += [
             behind.eq(self.start + self.end),
@@ -71,7 +71,7 @@ class RowPlaces(Component):
                     lane.eq(Mux(self.begin, 0, next_lane)),
                 ]
                 if of_lane:
-                    wraps = ~self.begin & (lane == shape.lanes - 2)  # behind the row that begins
+                    wraps = ~self.begin & (lane == shape.lanes - 2)  # after the row that begins
                     m.d.sync += jump.eq(Mux(by_lanes, 1, Mux(wraps, self.pitch, 0)))
             with m.Else():
                 m.d.sync += [

@@ -1,4 +1,4 @@
-"""Walks the beats of a store: part of a row, and what each beat completes."""
+"""Walks the beats of a store: the part of a row, and what each beat completes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from hw.rtl.bits import log2
 
 
 def row_layout(width: int) -> data.StructLayout:
-    """What depends on where a row begins in its first word: `align`, its bytes before the row.
+    """Properties of a row that depend on `align`, the number of bytes before it in its first word.
 
-    The row has `extra` beats more than whole words of bytes, and ends before byte `end` of the last (0: with
-    it); `single` says that it has one beat, `more` that it has a beat more than chunks.
+    The row has `extra` beats more than it has whole words, and ends before byte `end` of its last beat (0: at
+    the end of the word). `single`: it has one beat. `more`: it has one beat more than chunks.
     """
     shift = log2(width)
     return data.StructLayout({"align": shift, "extra": 2, "end": shift, "single": 1, "more": 1})
 
 
 def store_layout(width: int) -> data.StructLayout:
-    """The rows of a store: their bytes are `whole` words and `rest`; the first one.
+    """The rows of a store: each has `whole` words and `rest` bytes; `first` describes the first row.
 
-    `no_word` and `one_word` say that there are so many whole words, `one` that there is one row. `step` is
-    the stride modulo the bytes of a word, `next` the align of the second row, `over` that and `rest`
-    together.
+    `no_word` and `one_word` mean 0 and 1 whole words, `one` means a single row. `step` is the stride modulo
+    the bytes of a word, `next` the align of the second row, `over` the sum of `next` and `rest`.
     """
     shift = log2(width)
     return data.StructLayout(
@@ -45,7 +44,7 @@ def store_layout(width: int) -> data.StructLayout:
 
 
 def row_at(m: Module, width: int, align: Value, over: Value, rows: data.View) -> data.View:
-    """The row of an operation that begins at `align`; `over` is that and its `rest` together."""
+    """The row of an operation that begins at `align`; `over` is `align` plus the operation's `rest`."""
     row, beyond = Signal(row_layout(width)), Signal()
     m.d.comb += [
         beyond.eq(over[-1] & over[:-1].any()),
@@ -60,16 +59,16 @@ def row_at(m: Module, width: int, align: Value, over: Value, rows: data.View) ->
 
 
 class StoreRows(Component):
-    """Walks the beats of a store; all outputs tell of the present one.
+    """Walks the beats of a store; all outputs describe the current beat.
 
-    Bytes from `first` to before `end` of the beat belong to the row; `reads` says that a chunk comes with it.
-    `end_of_row` says that the beat is its row's last, `last` that it is the last of all.
-    `renews` says that if a beat begins now, it is that of an operation that could be taken.
+    Bytes `first` <= i < `end` of the beat belong to the row; `reads` means that the beat reads a chunk.
+    `end_of_row` marks the last beat of a row, `last` the last beat of the operation. `renews` means that a
+    beat that begins now belongs to a new operation.
 
-    **Timing.** With `start` the operation `coming` begins in the next cycle, if none is under way or the last
-    beat of the one before ends. A beat ends with each cycle in which `advance` is 1 while `active`. What is
-    known of a beat is worked out in the one before it, and loaded whenever it could be needed: `start`
-    decides about `active` alone.
+    **Timing.** `start` begins the operation `coming` in the next cycle, if none is active or the last beat of
+    the previous one ends. A beat ends in each cycle in which `advance` is 1 while `active`. The outputs for a
+    beat are computed during the previous one and loaded even if no operation starts: `start`, a late input,
+    only drives `active`.
     """
 
     def __init__(self, width: int):
@@ -94,9 +93,9 @@ class StoreRows(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width, coming = self._width, self.coming
-        d = Signal(store_layout(width))  # `next` is the align of the row behind the present one
+        d = Signal(store_layout(width))  # `next` is the align of the row after the current one
         present = Signal(row_layout(width))
-        beats, extra = Signal(d.whole.shape()), Signal(2)  # left
+        beats, extra = Signal(d.whole.shape()), Signal(2)  # number left
         ends, last_row = Signal(), Signal()
         moves, begins = Signal(), Signal()
         row, is_last = self._next_row(m, d, moves & begins)
@@ -136,9 +135,9 @@ class StoreRows(Component):
         return m
 
     def _next_row(self, m: Module, d: data.View, begins: Value) -> tuple[Signal, Signal]:
-        """The row that `begins` next, and whether it is the last of its operation."""
+        """The next row to begin, and whether it is the last of its operation."""
         coming, row, is_last = self.coming, Signal(row_layout(self._width)), Signal()
-        following = Signal(d.next.shape())  # the align of the row behind it
+        following = Signal(d.next.shape())  # the align of the row after it
         m.d.comb += [
             row.eq(Mux(self.renews, coming.first, row_at(m, self._width, d.next, d.over, d))),
             is_last.eq(Mux(self.renews, coming.one, d.rows == 2)),
@@ -152,6 +151,6 @@ class StoreRows(Component):
 
 
 def _total(number: int, beats: Value, extra: Value) -> Value:
-    """Whether there are so many, 2 at most, of both together."""
+    """Whether `beats` and `extra` add up to `number`, at most 2."""
     few = beats[2:] == 0
     return few & Mux(extra[1], beats[:2] == number - 2, beats[:2] == number - extra[0])

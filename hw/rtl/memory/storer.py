@@ -22,12 +22,12 @@ from hw.rtl.memory.accumulator import AccumulatorRead
 from hw.rtl.memory.buffer import BankedRead
 from hw.rtl.memory.store_rows import StoreRows, row_at, store_layout
 
-#: Spaces by variant of the store instructions.
+#: Source spaces, by variant of the store instructions.
 ACC, SCRATCH, OUT = 0, 1, 2
 
 
 def beat_layout(width: int) -> data.StructLayout:
-    """What travels beside a beat through the pipeline."""
+    """The metadata that accompanies a beat through the pipeline."""
     return data.StructLayout(
         {
             "beat": ADDRESS_BITS - log2(width),
@@ -39,10 +39,11 @@ def beat_layout(width: int) -> data.StructLayout:
 
 
 def prepared_layout(width: int, chunks: int) -> data.StructLayout:
-    """What is known of an operation before it is taken.
+    """An operation, prepared before it is taken.
 
-    Whether its operands are `bad`; its rows; first and last byte of the first row; chunks of the first row
-    and the next, counted from the start of a space of `chunks` (a power of two), and from a row to the next.
+    `bad`: its operands are invalid. `rows`: its rows. `memory`, `last`: first and last byte of the first row.
+    `chunk`, `next_chunk`: chunks at which the first and second row start, counted from the start of a space
+    of `chunks` (a power of two). `pitch`: chunks from one row to the next.
     """
     chunk = place_bits(chunks)
     return data.StructLayout(
@@ -63,7 +64,7 @@ def prepared_layout(width: int, chunks: int) -> data.StructLayout:
 
 
 class Storer(Component):
-    """The storer engine: a pipeline (read, choose, align, output) that stands still as a whole.
+    """The storer engine: a pipeline (read, choose, align, output) that stalls as a whole.
 
     **Timing.** docs/machine.md, "Storer". An operation that is offered is prepared in one cycle and taken in
     the next. A beat that leaves the read stage in cycle g is presented in g + 3; an operation completes one
@@ -72,8 +73,8 @@ class Storer(Component):
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        self._ratio = log2(config.derived.acc_word_bytes // config.store_bytes)  # chunks of a word, log2
-        # Chunks of the spaces, and of the largest.
+        self._ratio = log2(config.derived.acc_word_bytes // config.store_bytes)  # log2 of chunks per word
+        # Number of chunks of each space, and of the largest.
         sizes = (config.acc_bytes, config.scratch_bytes, config.out_bytes)
         self._chunks = [size // config.store_bytes for size in sizes]
         self._most = max(self._chunks)
@@ -112,8 +113,9 @@ class Storer(Component):
         fits, ready, held = Signal(), Signal(), Signal()
         m.d.comb += [
             fits.eq(permitted & (ranged | ~needs)),
-            # What moves on behind a stop does not matter, for nothing is presented. A beat that does not fit
-            # reads, too, perhaps outside its space, and nothing uses it: other readers need to know early.
+            # State after a stop is don't-care, because nothing is presented. A beat that fails the check also
+            # reads, perhaps outside its space, and the data is not used: other readers need to know early
+            # that the bank is taken.
             ready.eq(walker.active & move),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
             self.acc.address.eq(at >> self._ratio),
@@ -131,15 +133,16 @@ class Storer(Component):
         bad, took = Signal(), Signal()
         room, oldest = self._answers(m, output_valid & request.ready, sent, took & ~bad, d)
         op_done = leave & walker.last
-        # A stop is known late in a cycle: of what is taken in it nothing is presented.
+        # `stop` is a late input, so it is registered; nothing of an operation taken in its cycle is
+        # presented.
         halted = Signal(init=1)
         m.d.sync += halted.eq(control.stop)
         m.d.comb += [
-            takes.eq(offered & room & ~halted),  # one, if it could be taken
+            takes.eq(offered & room & ~halted),  # takes an operation if the walker is free
             take.eq(takes & (~walker.active | op_done)),
             control.operation.ready.eq(take),
         ]
-        # What the operation needs is loaded whenever one could be taken: nothing waits for whether it is.
+        # The operation's data is loaded whenever one could be taken, so that it does not depend on `take`.
         with m.If(~walker.active | op_done):
             m.d.sync += d.eq(coming)
         m.d.sync += [took.eq(take), bad.eq(take & coming.bad)]
@@ -147,7 +150,7 @@ class Storer(Component):
         return m
 
     def _prepare(self, m: Module, take: Value) -> tuple[Signal, data.View]:
-        """Whether an operation is prepared, and what is known of it."""
+        """Prepares the offered operation; returns whether one is prepared, and its data."""
         op, width = self.control.operation.payload, self._config.store_bytes
         shift = log2(width)
         offered, coming = Signal(), Signal(prepared_layout(width, self._most), reset_less=True)
@@ -155,11 +158,11 @@ class Storer(Component):
         first, pitch = (Signal(place_bits(self._most), name=n) for n in ("first_chunk", "pitch"))
 
         def chunks(units: Value) -> Value:
-            """Words or bytes as a number of chunks."""
+            """Converts words or bytes to chunks."""
             number = Mux(op.variant == ACC, units << self._ratio, units >> shift)
             return place(number, self._most)
 
-        span = Signal(isa.SIZE_BITS)  # the last byte of a row, from the first
+        span = Signal(isa.SIZE_BITS)  # offset of a row's last byte
         misaligned = (op.variant != ACC) & ((op.source[:shift] != 0) | (op.store_pitch[:shift] != 0))
         m.d.comb += [
             rows.step.eq(step),
@@ -188,10 +191,10 @@ class Storer(Component):
         return offered, coming
 
     def _row_address(self, m: Module, coming: data.View, new_row: Value) -> tuple[Value, Value]:
-        """The address of the current row; whether the row lies wholly in one window that permits writing.
+        """The address of the current row; whether the row lies entirely in one window that permits writing.
 
-        A row that does not is never left. Both are found when the row before it ends (`new_row`), and
-        whenever there is none, from the first and the last byte of the row behind, which are known by then.
+        A row that does not is never left. Both are computed when the previous row ends (`new_row`), or while
+        there is none, from the first and last byte of the next row, which are known by then.
         """
         renews = self._walker.renews
         address, permitted = Signal(ADDRESS_BITS), Signal()
@@ -205,7 +208,7 @@ class Storer(Component):
             step.eq(Mux(renews, coming.stride, stride)),
         ]
         inside = Cat(reaches(first, w.first) & reaches(w.last, last) & w.write for w in self.windows).any()
-        wraps = first[-1] & ~last[-1]  # a row is much shorter than half of what addresses reach
+        wraps = first[-1] & ~last[-1]  # a row is much shorter than half of the address range
         with m.If(new_row):
             m.d.sync += [
                 address.eq(first),
@@ -217,7 +220,7 @@ class Storer(Component):
         return address, permitted
 
     def _chunk_number(self, m: Module, coming: data.View, space: Value, moves: Value) -> tuple[Value, Value]:
-        """The chunk that the present beat reads, counted from the start of its space; whether it exists.
+        """The chunk that the current beat reads, counted from the start of its space; whether it exists.
 
         With `moves` another beat begins.
         """
@@ -242,7 +245,7 @@ class Storer(Component):
         return at, ranged
 
     def _chunk(self, m: Module, leave: Value, space: Value, at: Value) -> Value:
-        """The chunk that the read of the previous cycle brought, for as long as no other is read."""
+        """The chunk read in the previous cycle; it holds until another one is read."""
         width = 8 * self._config.store_bytes
         chosen, kept, old = Signal(width), Signal(width, reset_less=True), Signal()
         m.d.sync += [kept.eq(chosen), old.eq(~leave)]
@@ -261,10 +264,10 @@ class Storer(Component):
     def _pipeline(
         self, m: Module, leave: Value, move: Value, output_valid: Signal, address: Value, chunk: Value
     ) -> data.View:
-        """Turn chunks to the row's alignment, and join each with what the one before it left over.
+        """Rotates chunks to the row's alignment and joins each with the rest of the previous one.
 
-        A chunk may have to wait where it arrives, while another reader uses the bank. Returns what travels
-        beside the beat that the output holds.
+        A chunk may have to wait where it arrives, while another reader uses the bank. Returns the metadata of
+        the beat in the output stage.
         """
         walker, request, width = self._walker, self.memory.request, self._config.store_bytes
         shift = log2(width)
@@ -310,7 +313,7 @@ class Storer(Component):
     def _report(
         self, m: Module, bad: Value, failing: Value, permitted: Value, d: Value, oldest: Value
     ) -> None:
-        """The error of this cycle."""
+        """Reports the error of this cycle."""
         control, report = self.control, self.control.error_report
         failed = self.memory.response.valid & self.memory.response.payload.error
         with m.If(failed):
@@ -323,15 +326,16 @@ class Storer(Component):
     def _answers(
         self, m: Module, sent_beat: Value, sent: Value, taken: Value, op: Value
     ) -> tuple[Value, Value]:
-        """Count beats out and answers in; returns (room for another operation, the oldest operation).
+        """Counts beats out and answers in; returns (room for another operation, the oldest operation).
 
-        `taken` says that `op` was taken in the cycle before: no other follows at once.
+        `taken` means that `op` was taken in the previous cycle; operations are never taken in successive
+        cycles.
         """
         limit = isa.TIMING.in_flight
         control, response = self.control, self.memory.response
         # Numbers of the next beat out and of the next answer.
         sent_count, answered = Signal(16, init=1), Signal(16, init=1)
-        # Of each operation under way who issued it, and the number of its last beat if that is out.
+        # For each operation in flight: who issued it, and the number of its last beat once that is out.
         owner, end = Signal(data.StructLayout({"warp": WARP_BITS, "pc": PC_BITS})), Signal(16)
         newest, sent_last, oldest = (
             Signal(range(2 * limit), name=n) for n in ("newest", "sent_last", "oldest")

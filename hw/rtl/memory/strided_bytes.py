@@ -10,12 +10,12 @@ from hw.rtl.bits import log2
 
 
 class StridedBytes(Component):
-    """Byte c of the result is byte `skip + c*stride` of the beat; where there is none, `chosen_valid` is 0.
+    """Byte c of `chosen` is byte `skip + c*stride` of the beat; if there is none, its valid bit is 0.
 
-    `skip` must be less than `stride`, and may be cut to the bytes of the beat. `valid` bits of the beat come
-    along. With stride 1 nothing is moved.
+    `skip` must be less than `stride`, and may be clamped to the width of the beat. The `valid` bits move with
+    their bytes. With stride 1 nothing moves.
 
-    **Timing.** Combinational: a shifter, then a choice among the strides.
+    **Timing.** Combinational: a shifter, then a multiplexer over the strides.
     """
 
     def __init__(self, width: int):
@@ -57,10 +57,10 @@ class StridedBytes(Component):
         return m
 
     def _shift_bits(self, n: int) -> int:
-        """Bits of `skip` that matter to byte n after the shift.
+        """Number of bits of `skip` that affect byte n after the shift.
 
-        Byte n > 0 is used with strides up to n, and what is skipped is less than that; a shift beyond the
-        beat leaves nothing valid.
+        Byte n > 0 is used with strides up to n, and `skip` is less than the stride; a shift beyond the beat
+        leaves nothing valid.
         """
         return log2(self._width) if n == 0 else min(n - 1, self._width - 1 - n).bit_length()
 

@@ -251,6 +251,6 @@ def test_a_program_of_bitwuzla_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("HEALD_CACHE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="the cache must be a directory that can be written"):
+    with pytest.raises(InputError, match="the cache must be a writable directory"):
         tools.find("bitwuzla")
     assert {s.name for s in tools.find().solvers.values()} == {"yices"}

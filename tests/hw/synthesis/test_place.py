@@ -110,7 +110,7 @@ def test_routing_that_makes_no_progress_is_given_up() -> None:
     for number, left in enumerate([900 - n for n in range(100)] + [801 + n % 7 for n in range(99)], 1):
         watch(batch(1000 * number, left))
     assert said[-1] == "placement and routing: routing, 801 connections left"
-    needed = "routing does not end, 801 connections or more are left after 200,000 were routed"
+    needed = "routing makes no progress, at least 801 connections are left after 200,000 were routed"
     with pytest.raises(InputError, match=needed):
         watch(batch(200_000, 801))
 

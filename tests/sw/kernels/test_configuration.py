@@ -160,7 +160,7 @@ def test_a_structure_has_no_numbers() -> None:
 
 def test_a_cache_that_cannot_be_written_is_one_message(cache: Path) -> None:
     cache.write_text("a file", encoding="utf-8")
-    with pytest.raises(InputError, match="the cache must be a directory that can be written"):
+    with pytest.raises(InputError, match="the cache must be a writable directory"):
         configure(kernel(), MACHINE)
 
 
