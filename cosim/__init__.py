@@ -1,1 +1,1 @@
-"""Co-simulation: the cycle model, simulators of the RTL, and their comparison."""
+"""Co-simulation: the cycle model, simulators of the RTL, and the comparison of the two."""

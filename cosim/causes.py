@@ -1,9 +1,10 @@
 """Why a run takes its cycles: the critical path, with each cycle charged to one cause.
 
-From the last event the path goes back to what that event waited for: an operation for the one before it on
-its engine or for its issue, an issue for a token, an operation or the instruction before, a signal for what
-it reports. The cycles between two events are the engine's that works, or of the warps where none does. So
-causes add up to all cycles, and what is hidden behind other work costs nothing.
+The path goes back from the last event to what that event waited for. An operation waits for the one before it
+on its engine or for its own issue; an issue for a token, an operation or the previous instruction; a signal
+for the operation that it reports. The cycles between two events are charged to the engine that works, or to
+the warps if none does. Causes therefore add up to all cycles, and work hidden behind other work costs
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cosim.lanes import Columns, LaneName, Program, lanes_of, table
 from hw.config import ENGINES, MachineConfig
 from hw.isa import TIMING
 
-#: What cycles can be charged to: in few words, and what that means.
+#: What cycles can be charged to: a short name, and the explanation.
 CAUSES = {
     "gemm": ("array", "the array multiplies at its peak"),
     "edges": ("array not full", "the array multiplies blocks that are smaller than it"),
@@ -38,7 +39,7 @@ CAUSES = {
 
 
 class Bottleneck(NamedTuple):
-    """The cause of most cycles, a key of `CAUSES`, and its share of them."""
+    """The dominant cause of cycles (a key of `CAUSES`), and its share of them."""
 
     cause: str
     share: float
@@ -48,16 +49,17 @@ class Bottleneck(NamedTuple):
 
 
 def bottleneck(causes: Mapping[str, int]) -> Bottleneck | None:
-    """The dominant of some causes; None where no cycle is."""
+    """The dominant cause, or None if there are no cycles."""
     total = sum(causes.values())
     name = max(causes, key=lambda c: causes[c], default="")
     return Bottleneck(name, causes[name] / total) if total else None
 
 
 class _Event(NamedTuple):
-    """An event of warp `lane`, or the end of an operation of engine `lane`: the `at`-th of its kind there.
+    """Event number `at` of its kind: of warp `lane`, or the end of an operation of engine `lane`.
 
-    `end` is the cycle behind it, or behind those that count of an operation that is still executed.
+    `end` is the cycle after the event. For an operation still in progress, it is the end of the cycles that
+    count.
     """
 
     kind: EventKind
@@ -68,7 +70,7 @@ class _Event(NamedTuple):
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The critical path of an outcome; `predicted` is what the cycle model says of the same job."""
+    """The critical path of an outcome; `predicted` is the cycle model's outcome of the same job."""
 
     config: MachineConfig
     job: Job
@@ -76,7 +78,7 @@ class CriticalPath:
     predicted: Outcome
 
     def causes(self, first: int, last: int) -> dict[str, int]:
-        """The cycles from `first` to `last` by cause, from the latest event before `last` back."""
+        """The cycles from `first` to `last` by cause, followed back from the latest event before `last`."""
         found: Counter[str] = Counter()
         event, cut = self._latest(last), last
         if event is not None and event.end < cut:
@@ -115,7 +117,7 @@ class CriticalPath:
 
     @cached_property
     def _signals(self) -> dict[int, Columns]:
-        """Signals that fired, by warp: the `cycle`, the `channel`, and the number of the `instruction`."""
+        """Signals that fired, by warp: `cycle`, `channel`, and the index of the `instruction`."""
         rows, found = table(self.outcome.events), {}
         channel = np.array(
             [c.fields["channel"] if c and c.name == "signal" else -1 for c in self._program.codes]
@@ -128,7 +130,7 @@ class CriticalPath:
         return found
 
     def _latest(self, last: int) -> _Event | None:
-        """The last event before a cycle; of several in one, an engine's."""
+        """The last event that ends by cycle `last`; an engine's if several end at once."""
         found = []
         for kind, lanes, key in (
             (EventKind.ISSUE, self._warps, "end"),
@@ -143,7 +145,7 @@ class CriticalPath:
         return max(found, key=lambda e: (e.end, e.kind is EventKind.COMPLETE), default=None)
 
     def _working(self, engine: int, end: int) -> _Event | None:
-        """The operation that an engine works on in the cycle before `end`, if it does."""
+        """The operation that an engine executes in the cycle before `end`, or None if it is idle."""
         lane = self._engines.get(engine)
         index = int(np.searchsorted(lane["end"], end)) if lane is not None else 0
         if lane is None or index == len(lane["end"]) or lane["start"][index] >= end:
@@ -153,7 +155,7 @@ class CriticalPath:
     # What an event waited for
 
     def _before(self, event: _Event) -> _Event | None:
-        """The event that one waited for; the cycles behind it are charged to the one that waited."""
+        """The event that `event` waited for; the cycles between the two are charged to `event`."""
         if event.kind is EventKind.COMPLETE:
             return self._before_completion(event)
         if event.kind is EventKind.SIGNAL:
@@ -161,7 +163,7 @@ class CriticalPath:
         return self._before_issue(event.lane, event.at)
 
     def _before_completion(self, event: _Event) -> _Event:
-        """An operation waits for the one before it, unless that left its engine before this one issued."""
+        """An operation waits for the previous one, unless that left its engine before this one issued."""
         lane, index = self._engines[event.lane], event.at
         issued = int(lane["issued"][index])
         if index:
@@ -173,7 +175,7 @@ class CriticalPath:
 
     @cached_property
     def _tail(self) -> Mapping[str, int]:
-        """Cycles from when an engine can begin with another operation to the completion of one."""
+        """Cycles, by engine, from when it can start its next operation to the completion of this one."""
         ports = self.job.settings.ports
         loads = {name: ports[name].latency + TIMING.load_write for name in ("load_a", "load_b", "load_c")}
         drain = TIMING.gemm_drain + self.config.rows - 1 + TIMING.acc_write
@@ -185,7 +187,7 @@ class CriticalPath:
         return _Event(EventKind.ISSUE, warp, index, cycle + 1)
 
     def _before_issue(self, warp: int, index: int) -> _Event | None:
-        """An instruction waits for what held it, else for the one before it."""
+        """An instruction waits for what held it, or else for the previous instruction."""
         lane = self._warps[warp]
         cycle, code = int(lane["end"][index]) - 1, int(lane["code"][index])
         what = self._program.codes[code >> 1]
@@ -201,15 +203,15 @@ class CriticalPath:
                 return held
         return self._issue(warp, int(lane["end"][index - 1]) - 1) if index else None
 
-    # A warp that was held goes on in the first turn behind what held it: that happened since its turn before.
+    # A held warp resumes in its first turn after the release, so the release came after its previous turn.
 
     def _fired(self, channel: int, cycle: int) -> _Event | None:
-        """The signal to a channel that ended a wait in a cycle."""
+        """The signal to a channel that ended a wait in `cycle`."""
         found = (self._fired_by(warp, cycle, channel) for warp in self._signals)
         return min((event for event in found if event), key=lambda e: e.end, default=None)
 
     def _fired_by(self, warp: int, cycle: int, channel: int | None = None) -> _Event | None:
-        """The signal of a warp, to a channel if given, that fired since the turn before one in a cycle."""
+        """The signal of a warp (to `channel` if given) that fired since the warp's turn before `cycle`."""
         lane = self._signals[warp]
         first, end = np.searchsorted(lane["cycle"], (cycle - self.config.derived.period, cycle))
         for index in range(first, end):
@@ -218,7 +220,7 @@ class CriticalPath:
         return None
 
     def _ended(self, warp: int, cycle: int) -> _Event | None:
-        """The last operation of a warp that completed since the turn before one in a cycle."""
+        """The last operation of a warp that completed since the warp's turn before `cycle`."""
         found = []
         for engine, lane in self._engines.items():
             first, end = np.searchsorted(lane["end"], (cycle - self.config.derived.period + 1, cycle + 1))
@@ -229,7 +231,7 @@ class CriticalPath:
         return max(found, key=lambda e: e.end, default=None)
 
     def _holding(self, warp: int, engine: int, cycle: int) -> _Event | None:
-        """What held an operation of an engine that issued in a cycle: one of its warp, or a full queue."""
+        """What held an operation that issued in `cycle`: another operation of its warp, or a full queue."""
         other = self._ended(warp, cycle)
         if other is not None and other.lane != engine:
             return other
@@ -241,7 +243,7 @@ class CriticalPath:
         return self._working(engine, cycle) if open_ >= self.config.queue_depth else None
 
     def _before_signal(self, warp: int, index: int) -> _Event:
-        """A signal waits for an operation of its warp, for the signal before it, or fires as it issues."""
+        """A signal waits for an operation or signal of its warp; otherwise it fires as it issues."""
         lane = self._signals[warp]
         cycle, issued = int(lane["cycle"][index]), int(lane["instruction"][index])
         if int(self._warps[warp]["end"][issued]) <= cycle:
@@ -253,7 +255,7 @@ class CriticalPath:
     # What an engine does
 
     def _spent(self, event: _Event, begin: int, cycles: int) -> dict[str, int]:
-        """What an engine spends the last cycles of an operation on, which has `begin` for its first."""
+        """What an engine spends the last `cycles` cycles on; the operation's first cycle is `begin`."""
         engine, lane = ENGINES[event.lane], self._engines[event.lane]
         work = self.predicted.work.get(int(lane["warp"][event.at]), ())
         ordinal = int(lane["ordinal"][event.at])
@@ -264,7 +266,7 @@ class CriticalPath:
             busy = min(cycles, known.busy)
             full = -(-busy * known.full // known.busy) if busy else 0
             return {"gemm": full, "edges": busy - full, "drain": cycles - busy}
-        # It begins when it is taken, and completes in the cycle behind its last step.
+        # It starts when it is taken, and completes in the cycle after its last step.
         taken = TIMING.enqueue if begin == lane["issued"][event.at] + 1 else 1
         setup = min(cycles, taken + known.setup)
         busy = min(cycles - setup, known.busy)

@@ -14,9 +14,9 @@ from cosim import verdict
 from hw import csr
 
 
-@cocotb.test()  # type: ignore[untyped-decorator]  # cocotb is not checked
+@cocotb.test()  # type: ignore[untyped-decorator]  # cocotb has no types
 async def run_jobs(dut: Any) -> None:
-    """Every job ends with the machine done and no broken contract at its ports."""
+    """Every job must end with the machine done and no contract of its ports broken."""
     with (Path(os.environ["HEALD_DIRECTORY"]) / verdict.FILE).open("w") as verdicts:
         for job in range(int(os.environ["HEALD_JOBS"])):
             begin = time.perf_counter()

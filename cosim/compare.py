@@ -14,19 +14,19 @@ from hw.assembly import disassemble_words
 from hw.config import MachineConfig
 from hw.isa import Cause
 
-#: Events of the same warp that are told with a divergence.
+#: Number of earlier events of the same warp that are reported with a divergence.
 BEFORE = 8
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first thing that differs.
+    """The first difference between prediction and run.
 
-    `kind` is `issue`, `complete` or `signal` for events, `output` for what a PE of the grid stores; when all
-    of these agree, `error`, `cycles`, or the name of a counter. `expected` and `got` are cycles for events
-    and outputs (None: it did not happen), otherwise what was predicted and observed. `got_pc` is given when
-    another instruction came in its place. Of an output, `pe` is the PE, `stored` and `got_stored` are byte
-    address and value. `before` holds the events of the warp, or outputs of the PE, that led there, as text.
+    `kind` is `issue`, `complete` or `signal` for events, and `output` for stores of a PE. If all of these
+    agree, it is `error`, `cycles`, or the name of a counter. `expected` and `got` are cycles for events and
+    outputs (None: it did not happen), otherwise the predicted and observed values. `got_pc` is set if another
+    instruction came in its place. For outputs, `pe` is the PE, and `stored` and `got_stored` are byte address
+    and value. `before` lists, as text, the preceding events of the warp or outputs of the PE.
     """
 
     kind: str
@@ -69,13 +69,14 @@ class Divergence:
 
 
 def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outcome) -> Divergence | None:
-    """The first divergence in time, or None when events, outputs, error, cycles and counters agree.
+    """The first divergence in time, or None if events, outputs, error, cycles and counters agree.
 
-    The n-th event of a kind in a warp is compared with the n-th observed, and the n-th output of a PE with
-    its n-th. Of several that differ, the one that was expected or happened first is reported, events before
-    outputs. Only predicted counters count. Where an error is predicted, it must be that, in its cycle, with
-    everything before; what still happens while the machine stops, and counters, are not compared. The cycle
-    in which the watchdog gives up is not predicted; there nothing may happen that is not.
+    The n-th event of each kind in a warp is compared with the n-th observed one, and likewise the n-th output
+    of each PE. If several differ, the earliest is reported, by its expected or observed cycle; events come
+    before outputs. Only predicted counters are compared. If an error is predicted, the same error must come
+    in the same cycle, with everything before it. Counters, and what still happens while the machine stops,
+    are then not compared. The cycle of a watchdog error is not predicted; there may just be no event that was
+    not predicted.
     """
     happened, stored = observed.events, observed.stored
     timed = predicted.error is not None and predicted.error.cause not in (Cause.WATCHDOG, Cause.CHECK_WORD)
@@ -100,7 +101,7 @@ def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outco
     return None
 
 
-#: The events of a kind in a warp, or the outputs of a PE, by a key in whose order they are reported.
+#: Events of one kind in a warp, or outputs of a PE; they are reported in the order of the keys.
 Streams = Mapping[tuple[int, int, int], Sequence[Any]]
 
 
@@ -114,7 +115,7 @@ def _streams(events: Iterable[Event], stored: Iterable[Output]) -> Streams:
 
 
 def _first(job: Job, predicted: Streams, observed: Streams) -> Divergence | None:
-    """The first difference in time, by the orders of streams."""
+    """The first difference in time; ties go by the order of the keys."""
     found = []
     for key in predicted.keys() | observed.keys():
         pairs = itertools.zip_longest(predicted.get(key, ()), observed.get(key, ()))
@@ -152,7 +153,7 @@ def _first(job: Job, predicted: Streams, observed: Streams) -> Divergence | None
 
 
 def _stored(what: tuple[int, int] | None) -> str:
-    """Address and value with a space behind them, or nothing."""
+    """Address and value followed by a space, or an empty text."""
     return "" if what is None else f"output of {what[1]:#x} to byte {what[0]:#x} "
 
 

@@ -1,4 +1,4 @@
-"""Backend `cpp`: a plain C++ loop around the verilated machine."""
+"""Backend `cpp`: a plain C++ loop around the Verilated machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hw.config import MachineConfig
 class CppSimulator:
     """Runs jobs in one process of the plain program; see `cosim.job.Simulator`.
 
-    `scopes` are those of the waves, as the build has them; all of the machine for none.
+    `scopes` are the scopes of the waves, by their names in the build; empty for the whole machine.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class CppSimulator:
             self._options += [f"+scopes={','.join(scopes)}"] if scopes else []
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run the jobs in order; raises `RuntimeError` when one does not end as the contract says."""
+        """Run the jobs in order. Raises `RuntimeError` if a job does not end as the contract requires."""
         with session(self.config, jobs) as root:
             for number, job in enumerate(jobs):
                 if self._waves is not None and job.predicted is not None:

@@ -1,4 +1,4 @@
-"""Energy model: counts of operations and accesses times a table (docs/explore.md, "Energy")."""
+"""Energy model: counts of operations and accesses times a table of energies (docs/explore.md, "Energy")."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from hw.errors import InputError
 from hw.fabric import Unit
 from sw.dfg.graph import Graph
 
-#: The table that is used unless another one is given.
+#: The table that is used by default.
 DEFAULT = (resources.files("cosim") / "energy.toml").read_text(encoding="utf-8")
 
-#: Greatest number of a table, and the least and the greatest memory of a machine.
+#: Largest number in a table, and the smallest and largest memory of a machine.
 MOST = 1e12
 SIZES = (64, 1 << 22)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Energies in pJ: of a byte, of an operation, of a cycle.
+    """Energies in pJ per byte, per operation, per cycle.
 
-    A memory of `sram_bytes` takes `sram_byte` for a byte, others more or less with their size to
-    `sram_exponent`.
+    A memory of `sram_bytes` takes `sram_byte` per byte; other sizes scale with the power `sram_exponent`.
     """
 
     source: str
@@ -46,19 +45,19 @@ class Table:
     cycle: float
 
     def byte_of(self, size: int) -> float:
-        """A byte of an on-chip memory of so many bytes."""
+        """Energy per byte of an on-chip memory of `size` bytes."""
         return self.sram_byte * math.pow(size / self.sram_bytes, self.sram_exponent)
 
 
 def read(path: Path | None) -> Table:
-    """The table in a TOML file, the default without one; raises `InputError` naming file and key."""
+    """Read a table from a TOML file, or return the default one. Raises `InputError` naming file and key."""
     if path is None:
         return parse(DEFAULT, "the default table")
     return parse(toml_text.read(path, "--energy must be a TOML table of energies"), str(path))
 
 
 def parse(text: str, place: str) -> Table:
-    """A table out of TOML; every key is needed. Raises `InputError`."""
+    """Parse a table from TOML; every key is required. Raises `InputError`."""
     values = toml_text.parsed(text, place)
     names = [f.name for f in fields(Table)]
     toml_text.check_keys(values, names, place)
@@ -92,9 +91,9 @@ def energy(
 ) -> dict[str, float]:
     """Energy by component, in pJ.
 
-    `used` holds counts of `counted`, and `instructions` and `cycles`; `moved` bytes by memory port;
-    `stored` words that the grid stored. What a port loads is written to a buffer, what it stores is read
-    from one; an operand of the grid is 4 bytes.
+    `used` holds the counts of `counted`, plus `instructions` and `cycles`. `moved` holds bytes by memory
+    port, and `stored` is the number of words that the CGRA stored. Bytes loaded by a port are written to a
+    buffer, and bytes stored are read from one; an operand of the CGRA has 4 bytes.
     """
     used = Counter(used)
     size = {
@@ -118,7 +117,7 @@ def energy(
 
 
 def spent(table: Table, program: MachineProgram, outcome: Outcome) -> dict[str, float]:
-    """Energy of one program by component, in pJ; how often it used what, from its counters and its source."""
+    """Energy of one program by component, in pJ, from its counters and its source."""
     counters, config = outcome.counters, program.config
     executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
     used = counted(program) | {"instructions": executed, "cycles": outcome.cycles}
@@ -126,23 +125,23 @@ def spent(table: Table, program: MachineProgram, outcome: Outcome) -> dict[str, 
 
 
 def moved(config: MachineConfig, outcome: Outcome) -> dict[str, int]:
-    """Bytes that passed each memory port, padding of rows included."""
+    """Bytes that passed each memory port, including padding of rows."""
     return {p: outcome.counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
 
 
-#: What is counted of the grid, by unit of the operations.
+#: Name of the CGRA count for each kind of functional unit.
 GRID: Mapping[Unit, str] = {
     Unit.ALU: "grid_alu",
     Unit.MULTIPLIER: "grid_multiply",
     Unit.TABLE: "grid_table",
     Unit.MEMORY: "grid_memory",
     Unit.LANES: "grid_alu",
-    Unit.QUANTISER: "grid_multiply",  # its product is what costs
+    Unit.QUANTISER: "grid_multiply",  # its multiplication dominates the cost
 }
 
 
 def counted(program: MachineProgram) -> Counter[str]:
-    """Uses of array and grid by name. Predicated operations of the grid count whether or not they act."""
+    """Uses of array and CGRA by name. Predicated operations of the CGRA count whether or not they act."""
     found: Counter[str] = Counter()
     kernels = [operations(k.graph) for k in program.kernels]
     for i, given, current in executed(program.source, program.homes, program.kernels):
@@ -155,7 +154,7 @@ def counted(program: MachineProgram) -> Counter[str]:
 
 
 def operations(graph: Graph) -> Counter[str]:
-    """Operations of one iteration, those of all lanes, by what `GRID` calls them."""
+    """Operations of one iteration in all lanes, by the names in `GRID`."""
     found: Counter[str] = Counter()
     for node in graph.nodes:
         unit = graph.operation(node).unit
@@ -168,7 +167,7 @@ def operations(graph: Graph) -> Counter[str]:
 def _add_gemm(
     found: Counter[str], config: MachineConfig, given: Mapping[str, int], *, accumulates: bool
 ) -> None:
-    """A GEMM of the array: every block takes k steps, in which all units multiply."""
+    """Count one GEMM: each block takes k steps, in which all units multiply."""
     m, n, k, rows, cols = given["gemm_m"], given["gemm_n"], given["k"], config.rows, config.cols
     right = -(-n // cols)
     blocks = -(-m // rows) * right

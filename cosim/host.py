@@ -1,4 +1,4 @@
-"""The host's part of a run: the register accesses that load, start and read back a machine."""
+"""The host's side of a run: the register accesses that load, start and read back a machine."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sw.layout import MEMORY_BYTES
 
 
 class Op(enum.IntEnum):
-    """What an entry of the script does."""
+    """Operation of a script entry."""
 
     END = 0
     WRITE = 1
     READ = 2
-    WAIT = 3  # until the machine is done and every access is answered
+    WAIT = 3  # until the machine is done and every access has been answered
     DUMP_FIRST = 4
     DUMP_WORDS = 5
 
 
 class ScriptEntry(NamedTuple):
-    """One entry: operation, register offset, data (to write, or first word and number of words to dump)."""
+    """One entry: operation, register offset, data (a word to write, or first word and count to dump)."""
 
     op: Op
     address: int = 0
@@ -40,31 +40,31 @@ class ScriptEntry(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Words for one register, in order."""
+    """Write words to one register, in order."""
 
     offset: int
     words: tuple[int, ...]
 
 
 class LoadProgram(NamedTuple):
-    """The program of a warp: writes that give the same when all are done again from the first on."""
+    """Load the program of a warp; repeating all writes from the first one gives the same result."""
 
     writes: tuple[Write, ...]
 
 
 class Read(NamedTuple):
-    """Successive registers."""
+    """Read successive registers."""
 
     offset: int
     number: int
 
 
 class Wait(NamedTuple):
-    """Until the machine is done and quiet."""
+    """Wait until the machine is done and quiet."""
 
 
 class Dump(NamedTuple):
-    """Words of memory: first and number."""
+    """Dump words of memory: the first word and their number."""
 
     first: int
     words: int
@@ -72,22 +72,22 @@ class Dump(NamedTuple):
 
 Step = Write | LoadProgram | Read | Wait | Dump
 
-#: Registers that are read after a run, in order, before the counters.
+#: Registers read after a run, in order, before the counters.
 RESULTS = ("STATUS", "ERROR", "CYCLES_LOW", "CYCLES_HIGH")
 
 
 def script_words(config: MachineConfig) -> int:
-    """Entries that the longest script needs: all programs, all registers, and 256 regions to dump."""
+    """Number of entries in the longest script: all programs, all registers, and dumps of 256 regions."""
     return config.warps * (config.imem_words + 2) + 2 * len(csr.registers(config)) + 2 * 256
 
 
 def counter_names(config: MachineConfig) -> list[str]:
-    """The performance counters of warps and engines, in the order in which they are read."""
+    """Names of the performance counters of warps and engines, in the order in which they are read."""
     return [r.name for r in csr.registers(config) if csr.WARP_BASE <= r.offset < csr.CAPABILITY_BASE]
 
 
 def steps(config: MachineConfig, job: Job, memory: int = 0) -> list[Step]:
-    """What the host does in a run, in order; `memory` is where the machine sees the first byte that it dumps.
+    """The host's steps in a run, in order; `memory` is the machine's address of the memory's first byte.
 
     Raises `InputError` for a job that the machine cannot take.
     """

@@ -14,7 +14,7 @@ _DIGITS = np.frombuffer("".join(f"{i:02x}" for i in range(256)).encode(), np.uin
 
 
 def hex_lines(words: np.ndarray) -> bytes:
-    """Text of unsigned words (uint32 or uint64), one to a line, all digits written."""
+    """Text of unsigned words (uint32 or uint64), one per line, with leading zeros."""
     size = words.dtype.itemsize
     data = np.ascontiguousarray(words).astype(words.dtype.newbyteorder(">")).view(np.uint8)
     text = np.empty((len(words), 2 * size + 1), np.uint8)
@@ -24,9 +24,9 @@ def hex_lines(words: np.ndarray) -> bytes:
 
 
 def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.ndarray]]:
-    """Ranges of 32-bit words that hold all bytes given: (first word, words), sorted, apart from each other.
+    """Merge byte ranges into sorted, disjoint ranges of 32-bit words: (first word, words).
 
-    Where ranges overlap, the later one counts. Raises `InputError` for bytes outside the memory.
+    Where ranges overlap, the later one wins. Raises `InputError` for bytes outside the memory.
     """
     pieces = []
     for address, data in memory:
@@ -54,7 +54,7 @@ def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.nda
 
 
 def filled(memory: Iterable[tuple[int, np.ndarray]], end: int) -> np.ndarray:
-    """The bytes of the memory up to `end`, or as far as something is given."""
+    """The bytes of memory up to `end`, or up to the last byte given if that comes first."""
     pieces = segments(memory)
     words = max([(end + 3) // 4, *(first + len(words) for first, words in pieces)])
     out = np.zeros(4 * words, np.uint8)
@@ -64,7 +64,7 @@ def filled(memory: Iterable[tuple[int, np.ndarray]], end: int) -> np.ndarray:
 
 
 def write_memory(path: Path, memory: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Write an image of the memory as the harness reads it (cosim/harness/memory.cpp)."""
+    """Write an image of the memory in the harness's format (cosim/harness/memory.cpp)."""
     with path.open("wb") as out:
         for first, words in segments(memory):
             out.write(np.array([first, len(words)], "<u4").tobytes())

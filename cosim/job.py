@@ -16,7 +16,7 @@ from sw.layout import MEMORY_BYTES, PAGE, round_up
 
 
 class EventKind(enum.IntEnum):
-    """What happened: an instruction issued (void: predicate false), an operation ended, a signal fired."""
+    """Kind of an event: instruction issued (void: predicate false), operation completed, signal fired."""
 
     ISSUE = 0
     VOID = 1
@@ -34,9 +34,9 @@ class Event(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a PE of the grid stored in the output buffer: byte address, and the word or byte (unsigned).
+    """A store of a PE to the output buffer: byte address, and the word or byte stored (unsigned).
 
-    `cycle` is the one in which the store was served.
+    `cycle` is the cycle in which the store was served.
     """
 
     cycle: int
@@ -46,7 +46,7 @@ class Output(NamedTuple):
 
 
 class MachineError(NamedTuple):
-    """Why a machine stopped: cause, and the warp and pc of the instruction."""
+    """Why a machine stopped: the cause, and the warp and pc of the instruction."""
 
     cause: Cause
     warp: int
@@ -54,12 +54,12 @@ class MachineError(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The error for people."""
+        """The error as a message for users."""
         return f"{self.cause.name.lower()}, warp {self.warp}, pc {self.pc}"
 
 
 class Window(NamedTuple):
-    """A range of memory that the host opens: first and last byte, and what is permitted."""
+    """A range of memory that the host opens: first and last byte, and the permitted accesses."""
 
     first: int
     last: int
@@ -68,7 +68,7 @@ class Window(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Bytes of memory that a run returns."""
+    """A range of memory bytes that a run returns."""
 
     address: int
     size: int
@@ -78,10 +78,10 @@ class Region(NamedTuple):
 class Job:
     """One run of the machine.
 
-    `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
-    rest of memory is 0; `outputs` are the regions to return. Their addresses count from the base of the
-    settings, as those of the programs do; those of the bus are `placed`. `check_word` replaces the right
-    CRC-32 of each warp's `loaded` words. `predicted` is what the cycle model says of it, for waves.
+    `programs` maps a warp to its instruction words. `memory` holds (address, uint8 array) pairs; the rest of
+    memory is 0. `outputs` are the regions to return. Addresses count from the base in `settings`, like those
+    in programs; `placed` gives bus addresses. `check_word` replaces the correct CRC-32 of each warp's
+    `loaded` words. `predicted` is the cycle model's outcome, for waves.
     """
 
     programs: dict[int, list[int]]
@@ -95,7 +95,7 @@ class Job:
     predicted: Outcome | None = field(default=None, compare=False, repr=False)
 
     def placed(self) -> Job:
-        """The same memory, windows and regions, where the bus finds them."""
+        """The same job with memory, windows and regions at their addresses on the bus."""
         base = self.settings.base
         return replace(
             self,
@@ -106,24 +106,24 @@ class Job:
 
     @property
     def end(self) -> int:
-        """Where the memory ends that the run can touch: behind its last window and its last region."""
+        """End of the memory that the run can touch, in whole pages: behind all windows and regions."""
         places = [*(w.last + 1 for w in self.windows), *(r.address + r.size for r in self.outputs)]
         return min(MEMORY_BYTES, round_up(max(places, default=0), PAGE))
 
 
 def loaded(config: MachineConfig, words: list[int]) -> list[int]:
-    """What is put into a warp's memory: its program and, where there is room, a word that is no instruction.
+    """The words to load into a warp's memory: its program, and an invalid instruction if there is room.
 
-    Without it a program that runs past its end would go on in what an earlier one left behind.
+    Without it, a program that runs past its end would continue into the remains of an earlier one.
     """
     return [*words, 0] if len(words) < config.imem_words else list(words)
 
 
 class OperationWork(NamedTuple):
-    """Cycles of an operation of array or CGRA that nothing holds back.
+    """Cycles that an operation of array or CGRA takes if nothing holds it back.
 
-    In `busy` cycles the array multiplies or the CGRA executes steps of its loop; `full` of them would do on a
-    full array. `setup` are those in which the CGRA loads and checks the configuration.
+    For `busy` cycles the array multiplies or the CGRA executes steps of its loop; a full array would need
+    `full` cycles. During `setup` the CGRA loads and checks the configuration.
     """
 
     busy: int
@@ -135,10 +135,10 @@ class OperationWork(NamedTuple):
 class Outcome:
     """What happened in a run, predicted or observed.
 
-    `counters` maps register names of `hw.csr` (`WARP0_INSTRUCTIONS`, `GEMM_BUSY`, ...) to values;
-    `outputs` are the requested regions as uint8 arrays (empty for the model); `stored` holds all that the
-    grid stored, by cycle and PE. `work` says of the model's engine operations, by warp in the order of issue,
-    what array and CGRA have to do; None for other engines.
+    `counters` maps register names of `hw.csr` (`WARP0_INSTRUCTIONS`, `GEMM_BUSY`, ...) to values. `outputs`
+    are the requested regions as uint8 arrays (empty from the model). `stored` holds all stores of the CGRA,
+    by cycle and PE. `work`, from the model only, is the work of each engine operation of a warp in issue
+    order; it is None for engines other than array and CGRA.
     """
 
     events: list[Event]
@@ -152,10 +152,10 @@ class Outcome:
 
 
 class Simulator(Protocol):
-    """Something that runs jobs on the RTL of one configuration, one after the other on one machine."""
+    """Runs jobs, one after the other, on the RTL of one machine."""
 
     config: MachineConfig
     build_seconds: float
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run the jobs in order; raises `hw.errors.InputError` when a tool is missing."""
+        """Run the jobs in order. Raises `hw.errors.InputError` if a tool is missing."""

@@ -1,4 +1,4 @@
-"""The files of a job, in one directory each, which the harness reads and writes."""
+"""Job files, which the harness reads and writes; each job has a directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
 
 
 def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
-    """Write script, image and settings of a job; raises `InputError` for what the machine cannot take."""
+    """Write script, image and settings of a job. Raises `InputError` for what the machine cannot take."""
     directory.mkdir()
     images.write_memory(directory / "memory.bin", job.placed().memory)
     script = np.array([entry.word() for entry in host.script(config, job)], np.uint64)
@@ -38,17 +38,16 @@ def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
 
 
 def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -> list[Outcome]:
-    """Outcomes of a run whose process ended with `code`.
+    """Collect the outcomes of a run whose process ended with exit code `code`.
 
-    Reads the verdicts, a line per job: number, fault, status, seconds. Raises `InputError` where there was no
-    room for files or memory, `RuntimeError` when a job did not end, or the machine broke the contract of its
-    ports.
+    Reads the verdicts, one line per job: number, fault, status, seconds. Raises `InputError` if disk or
+    memory was full, and `RuntimeError` if a job did not end or the machine broke the contract of its ports.
     """
     said = [
         path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         for path in (root / verdict.FILE, root / LOG)
     ]
-    # The writer of waves tells on standard output that the disk is full, and goes on.
+    # The wave writer reports a full disk on standard output, and continues.
     if (cause := surroundings_in("\n".join(said))) is not None:
         raise InputError(f"the simulation could not write its files or get memory: {cause}")
     verdicts = [line.split() for line in said[0].splitlines()]
@@ -68,7 +67,7 @@ def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -
 
 
 def read_outcome(directory: Path, config: MachineConfig, job: Job, seconds: float) -> Outcome:
-    """The outcome of one job from its files."""
+    """The outcome of one job, from its files."""
     records = observe.parse_records((directory / "trace.bin").read_bytes(), config.warps)
     stored = observe.parse_stored((directory / "stored.bin").read_bytes(), config)
     results = np.fromfile(directory / "results.bin", "<u4").tolist()

@@ -13,7 +13,7 @@ from sw.compile.stages import Compiled
 
 
 def job_of(program: Compiled, arrays: Mapping[str, np.ndarray], settings: MemorySettings) -> Job:
-    """The job that runs a program on tensors by name; memory holds nothing of others.
+    """The job that runs a program on tensors by name; the rest of memory is empty.
 
     The job's outputs are those of the program, in order.
     """
@@ -29,5 +29,5 @@ def job_of(program: Compiled, arrays: Mapping[str, np.ndarray], settings: Memory
 
 
 def exact_cycles(program: Compiled, settings: MemorySettings) -> int:
-    """The cycles that the model predicts for a program whose cycles do not depend on its tensors."""
+    """Predicted cycles of a program whose cycles do not depend on its tensors."""
     return predict(program.config, job_of(program, {}, settings)).cycles

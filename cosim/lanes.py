@@ -1,8 +1,8 @@
 """Events as columns of numbers: slices of warps and engines, tokens of sync channels, stores of the CGRA.
 
-An instruction of a warp lasts from when it was ready to the end of its issue cycle, so that what held it is
-seen; an operation of an engine from when the one before it completed. Traces, the page of a run and the
-causes of bottlenecks are made from these. Columns hold millions of entries.
+An instruction of a warp lasts from the cycle in which it is ready to the end of its issue cycle, so stalls
+are visible. An operation of an engine lasts from the completion of the previous one. Traces, the report's
+timeline and the causes of bottlenecks are built from these columns, which hold millions of entries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cosim.job import Event, EventKind, Job, Outcome
 from hw.assembly import Code, decode
 from hw.config import ENGINES, MachineConfig
 
-#: Kinds of lanes, in the order of the page.
+#: Kinds of lanes, in the report's order.
 KINDS = ("warp", "engine", "channel", "grid")
 
 Columns = dict[str, np.ndarray]
@@ -25,7 +25,7 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True, order=True)
 class LaneName:
-    """Kind (by its place in `KINDS`) and number of a warp, engine, channel or PE."""
+    """Kind (an index into `KINDS`) and number of a warp, engine, channel or PE."""
 
     kind: int
     number: int
@@ -41,11 +41,10 @@ Lanes = dict[LaneName, Columns]
 
 @dataclass(frozen=True)
 class Program:
-    """The instructions of a job; those of a warp follow each other from `base[warp]` on.
+    """The instructions of a job; those of a warp are contiguous, from `base[warp]` on.
 
-    `codes` holds what each word means. The last place of each warp stands for every pc outside its program,
-    the last of all for warps without one. `period` is the number of cycles from one turn of a warp to the
-    next.
+    `codes` holds the decoded words. Each warp's last entry stands for all pcs outside its program, and the
+    very last entry for warps without a program. `period` is the number of cycles between turns of a warp.
     """
 
     base: Mapping[int, int]
@@ -55,7 +54,7 @@ class Program:
 
     @classmethod
     def of(cls, job: Job, config: MachineConfig) -> Program:
-        """The instructions of all warps."""
+        """Decode the instructions of all warps."""
         base: dict[int, int] = {}
         codes: list[Code | None] = []
         for warp, words in sorted(job.programs.items()):
@@ -65,7 +64,7 @@ class Program:
         return cls(base, sizes, (*codes, None), config.derived.period)
 
     def places(self, warps: np.ndarray, pcs: np.ndarray) -> np.ndarray:
-        """Places of instructions by warp and pc (shape (n,))."""
+        """Indices of instructions by warp and pc (shape (n,))."""
         most = 1 + max(*self.base, int(warps.max(initial=0)), 0, 0)
         base, size = np.full(most, -1), np.zeros(most, np.int64)
         for warp, at in self.base.items():
@@ -78,9 +77,9 @@ class Program:
 def lanes_of(program: Program, outcome: Outcome) -> Lanes:
     """The lanes of one outcome of a job.
 
-    A warp has `start`, `end` and `code` (twice the place of the instruction, plus 1 where its predicate is
-    false); an engine those, `issued`, and the `warp` and the `ordinal` of the operation among those of the
-    warp; a channel `tokens` from a `cycle` on; a PE the `cycle`, `address` and `value` of its stores.
+    A warp has `start`, `end` and `code` (twice the instruction's index, plus 1 if its predicate is false). An
+    engine has the same, plus `issued`, `warp`, and the operation's `ordinal` among those of its warp. A
+    channel has its `tokens` from a `cycle` on. A PE has `cycle`, `address` and `value` of its stores.
     """
     cycle, warp, kind, pc = table(outcome.events).T
     code = program.places(warp, pc)
@@ -109,7 +108,7 @@ def table(events: Sequence[Event]) -> np.ndarray:
 def _engines(
     found: Lanes, program: Program, cycle: np.ndarray, warp: np.ndarray, kind: np.ndarray, code: np.ndarray
 ) -> None:
-    """Operations by engine: the n-th to complete of a warp is the n-th that it issued."""
+    """Operations by engine: the n-th operation of a warp to complete is the n-th that it issued."""
     engines = [c.spec.engine if c is not None else None for c in program.codes]
     engine = np.array([-1 if e is None else ENGINES.index(e) for e in engines])[code]
     issued = np.full(len(cycle), -1)
@@ -132,7 +131,7 @@ def _engines(
 
 
 def _channels(found: Lanes, program: Program, cycle: np.ndarray, kind: np.ndarray, code: np.ndarray) -> None:
-    """Tokens in each channel from a cycle on, where the number changes; each starts with none."""
+    """Tokens in each channel, one entry per cycle with a change; every channel starts empty."""
     given = [-1 if c is None or "channel" not in c.fields else c.fields["channel"] for c in program.codes]
     taken = np.array([c is not None and c.name == "wait" for c in program.codes])[code]
     channel = np.array(given)[code]

@@ -14,13 +14,13 @@ from hw.assembly import decode
 from hw.config import MachineConfig
 from hw.isa import Cause
 
-#: Cycles beyond twice the watchdog's after which a machine in which nothing moves is given up.
+#: A run in which nothing moves is abandoned after twice the watchdog's cycles plus this many.
 QUIET_CYCLES = 1 << 22
 
 
 @dataclass(frozen=True)
 class Records:
-    """The cycles in which something happened: masks with one bit per warp, and the pcs of all warps.
+    """Cycles in which something happened: masks with one bit per warp, and the pcs of all warps.
 
     `cycle`, `issue`, `void`, `complete`, `signal` have shape (n,), `pc` has (n, warps).
     """
@@ -34,12 +34,12 @@ class Records:
 
 
 def quiet_limit(job: Job) -> int:
-    """Cycles without any movement after which a run is given up; 0 (never) for a job without watchdog."""
+    """Cycles without any movement after which a run is abandoned; 0 (never) for a job without a watchdog."""
     return min(2 * job.watchdog + QUIET_CYCLES, (1 << 32) - 1) if job.watchdog else 0
 
 
 def parse_records(data: bytes, warps: int) -> Records:
-    """Records as the harness writes them (cosim/harness/recorder.sv)."""
+    """Parse records as the harness writes them (cosim/harness/recorder.sv)."""
     words = np.frombuffer(data, "<u4").reshape(-1, 4 + (warps + 1) // 2)
     pcs = np.ascontiguousarray(words[:, 4:]).view("<u2").reshape(len(words), 2 * ((warps + 1) // 2))
     return Records(
@@ -53,7 +53,7 @@ def parse_records(data: bytes, warps: int) -> Records:
 
 
 def parse_stored(data: bytes, config: MachineConfig) -> list[Output]:
-    """What the grid stored, as the harness writes it (cosim/harness/recorder.sv)."""
+    """Parse the CGRA's stores as the harness writes them (cosim/harness/recorder.sv)."""
     words = np.frombuffer(data, "<u4").reshape(-1, 4).astype(np.int64)
     cycles = words[:, 0] | (words[:, 1] & 0xFFFF) << 32
     pes = np.array(config.store_pes, np.int64)[words[:, 1] >> 16]
@@ -64,9 +64,8 @@ def parse_stored(data: bytes, config: MachineConfig) -> list[Output]:
 def events(programs: Mapping[int, Sequence[int]], records: Records) -> list[Event]:
     """All events by cycle, warp and kind.
 
-    The machine traces pcs of instructions that issue; completions and fires come in order of issue within a
-    warp, so the n-th of them belongs to the n-th engine operation or signal with a true predicate. One that
-    has none gets pc -1.
+    The machine traces only the pcs of issues. Completions and fires come in issue order within a warp, so the
+    n-th belongs to the n-th engine operation or signal with a true predicate. One without a match gets pc -1.
     """
     parts = []
     for warp in range(records.pc.shape[1]):
@@ -114,11 +113,10 @@ def outcome(
     seconds: float,
     stored: Sequence[Output] = (),
 ) -> Outcome:
-    """What happened in a run.
+    """Assemble the outcome of a run.
 
-    `results` are the registers that the host script read, `dump` the words of all output regions (uint32),
-    `stored` what the grid stored.
-    Raises `RuntimeError` when the machine gave an error that does not exist.
+    `results` are the registers read by the host script, `dump` the words of all output regions (uint32),
+    `stored` the CGRA's stores. Raises `RuntimeError` if the machine reports an unknown error code.
     """
     names = counter_names(config)
     if len(results) != len(RESULTS) + len(names):

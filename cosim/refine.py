@@ -23,7 +23,7 @@ from sw.tiling.machine import best
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program of one product, what was estimated of its blocking, and the cycles that it takes."""
+    """A program of one product: the estimate of its blocking, and its exact cycles."""
 
     program: Compiled
     part: LoweredProduct
@@ -32,12 +32,12 @@ class Candidate:
 
     @property
     def blocking(self) -> Blocking:
-        """The tiles."""
+        """Its tile sizes."""
         return self.part.nest.blocking
 
 
 def part_of(program: Compiled) -> LoweredProduct:
-    """The only product of a program, whose sums are stored."""
+    """The only product of a program; its sums are stored."""
     (found,) = program.parts
     assert isinstance(found, LoweredProduct)
     return found
@@ -51,9 +51,9 @@ def refine(
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Candidate]:
-    """The `count` best blockings of a network of one product by estimate with exact cycles, quickest first.
+    """Exact cycles of the `count` best blockings of a one-product network by estimate, fastest first.
 
-    Ties keep the order of the estimates. `progress` is told how many of how many are done. Raises
+    Ties keep the order of the estimates. `progress` is called with the number done and the total. Raises
     `InputError` for products that the machine cannot take.
     """
     config = settings.behind(config)
@@ -64,14 +64,14 @@ def refine(
         assert isinstance(made, Compiled)
         return made
 
-    # Refuses what does not fit, in the words that name the product.
+    # Refuses what does not fit, with a message that names the product.
     plain = compiled(bandwidth=settings.bandwidth, bands=False)
     extent = part_of(plain).problem.extent
     found = []
     choices = best(extent, config, settings.bandwidth, count)
     for done, choice in enumerate(choices):
         progress(done, len(choices))
-        with contextlib.suppress(InputError):  # more registers than the machine has
+        with contextlib.suppress(InputError):  # needs more registers than the machine has
             made = compiled(bandwidth=settings.bandwidth, blockings={output: choice.blocking})
             found.append(Candidate(made, part_of(made), choice.estimate, exact_cycles(made, settings)))
     if not found:
@@ -83,9 +83,9 @@ def refine(
 def refined_blockings(
     network: Network, config: MachineConfig, settings: MemorySettings, count: int
 ) -> dict[str, Blocking]:
-    """The quickest of so many blockings of every product whose sums are stored, by its result.
+    """The fastest of `count` blockings of every product whose sums are stored, by the product's result.
 
-    Convolutions that are predicted to be quicker in bands of rows stay so.
+    Convolutions that are predicted to be faster in bands of rows keep the bands.
     """
     found = {}
     for operator in network.operators:
@@ -99,7 +99,7 @@ def refined_blockings(
 
 
 def _alone(network: Network, operator: Operator) -> Network:
-    """A network of one operator of another one."""
+    """A network with only this operator."""
     read = {view.tensor for view in operator.inputs}
     tensors = {name: network.tensors[name] for name in (*sorted(read), operator.output.tensor)}
     inputs = tuple(name for name in sorted(read) if tensors[name].constant is None)

@@ -1,7 +1,6 @@
 """Memory settings of a run: latency, bandwidth and stalls, set at run time.
 
-`available` is the one definition of the pattern; the harness (SystemVerilog) and the Amaranth test
-bench repeat it bit for bit.
+`available` defines the stall pattern. The harness (SystemVerilog) implements the same pattern bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SHIFT_1, _SHIFT_2, _MULTIPLY_1, _MULTIPLY_2 = (np.uint32(x) for x in (16, 15, M
 
 @dataclass(frozen=True)
 class PortSettings:
-    """One port: latency in cycles (1 to 500), bandwidth in bytes per cycle (1 to the width)."""
+    """One port: latency in cycles (1 to 500), bandwidth in bytes per cycle (1 to the port's width)."""
 
     width: int
     latency: int
@@ -32,9 +31,9 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """All ports by name, and the stall pattern: `stall_rate` of 256 cycles are refused (0: none).
+    """All ports by name, and the stall pattern, which refuses `stall_rate` of 256 cycles (0: none).
 
-    `base` is where address 0 of programs lies in memory (the register BASE).
+    `base` is the memory location of the programs' address 0 (the register BASE).
     """
 
     ports: dict[str, PortSettings] = field(default_factory=dict)
@@ -44,15 +43,15 @@ class MemorySettings:
 
     @property
     def bandwidth(self) -> dict[str, int]:
-        """Bytes per cycle by port."""
+        """Bytes per cycle, by port."""
         return {name: port.bandwidth for name, port in self.ports.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """What a machine does not say of its memories: bandwidth by port, stalls."""
+        """The settings that a machine's description does not have: bandwidth by port, stalls."""
         return {"bandwidth": self.bandwidth, "stall_seed": self.stall_seed, "stall_rate": self.stall_rate}
 
     def behind(self, config: MachineConfig) -> MachineConfig:
-        """The machine with these latencies as its own, for what is planned and estimated."""
+        """The machine with these latencies as its own, for planning and estimates."""
         return config.replace(**{f"{name}_latency": port.latency for name, port in self.ports.items()})
 
     @staticmethod
@@ -67,7 +66,7 @@ class MemorySettings:
     ) -> MemorySettings:
         """The configuration's ports with some values replaced; a `stall_seed` turns stalls on.
 
-        Raises `InputError` for an unknown port, or a value out of range.
+        Raises `InputError` for an unknown port or a value out of range.
         """
         latency, bandwidth = latency or {}, bandwidth or {}
         if base not in range(0, 1 << 32, csr.BASE_STEP):
@@ -96,8 +95,8 @@ class MemorySettings:
     def available(self, port: str, cycles: np.ndarray) -> np.ndarray:
         """Whether the port accepts a request, for an array of cycle numbers (below 2^32).
 
-        In cycle t it does when t*bandwidth mod width < bandwidth, and hashes of t and of t div 32, 0 to
-        255, reach `stall_rate` and a quarter of it.
+        It accepts in cycle t if t*bandwidth mod width < bandwidth, and if the hashes of t and of t div 32
+        (each 0 to 255) are at least `stall_rate` and a quarter of it.
         """
         p, number = self.ports[port], PORTS.index(port)
         cycles = cycles.astype(np.uint64)
@@ -109,14 +108,15 @@ class MemorySettings:
         return free
 
     def available_from(self, port: str, first: int, count: int) -> np.ndarray:
-        """What `available` gives for `count` cycles from `first` on, much quicker.
+        """`available` for `count` cycles from `first` on, computed much faster.
 
-        `count` must be a power of two from 32 on, and `first` a multiple of it.
+        `count` must be a power of two, at least 32, and `first` a multiple of it.
         """
         p = self.ports[port]
         if self.stall_rate == 0:
             return _bandwidth(p.bandwidth, p.width, first % p.width, count).copy()
-        # Numbers below `count` share no bit with `first`, so that the sum is a XOR, as is that with the key.
+        # Numbers below `count` share no bit with `first`, so their sum is an XOR, like the mixing with the
+        # key.
         mixed = _keyed(self.stall_seed, PORTS.index(port), count).copy()
         fine, coarse = mixed[:count], mixed[count:]
         fine ^= np.uint32(first & 0xFFFFFFFF)
@@ -130,7 +130,7 @@ class MemorySettings:
         return free
 
     def words(self) -> list[int]:
-        """The settings as 32-bit words for a harness: per port latency, bandwidth, width, then seed, rate."""
+        """The settings as 32-bit words for a harness: each port's latency, bandwidth, width; seed; rate."""
         out: list[int] = []
         for port in PORTS:
             p = self.ports[port]
@@ -146,7 +146,7 @@ def _bandwidth(bandwidth: int, width: int, first: int, count: int) -> np.ndarray
 
 @functools.lru_cache(maxsize=64)
 def _keyed(seed: int, port: int, count: int) -> np.ndarray:
-    """Numbers of `count` cycles, and behind them of their groups of 32, each XOR its key."""
+    """The numbers of `count` cycles, followed by those of their groups of 32, each XORed with its key."""
     cycles, groups = np.arange(count, dtype=np.uint32), np.arange(count >> 5, dtype=np.uint32)
     return np.concatenate([cycles ^ _key(seed, port), groups ^ _key(~seed, port)])
 

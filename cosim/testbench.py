@@ -1,8 +1,8 @@
-"""Exports a compiled model as a test bench in plain SystemVerilog, which runs without this project.
+"""Exports a compiled model as a plain SystemVerilog test bench that runs without this project.
 
-The machine with memories of its own, and for each program the files that `harness/testbench.sv` reads. What
-memory and registers must hold behind a program are those of the reference and of the cycle model, for
-memories that accept a request in every cycle.
+It has the machine with its own memories, and for each program the files that `harness/testbench.sv` reads.
+The expected contents of memory and registers come from the reference and the cycle model, for memories that
+accept a request in every cycle.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hw.errors import InputError
 from sw.compile.memory import Allocation
 from sw.graph import reference
 
-#: Bytes that the memory of a test bench may have: a simulator keeps all of them.
+#: Largest memory of a test bench in bytes; a simulator holds all of it.
 MOST = 1 << 30
-#: What the register STATUS says behind a run without errors: done, all programs checked, nothing under way.
+#: Register STATUS after a run without errors: done, all programs checked, nothing outstanding.
 _STATUS = 1 << csr.DONE | 1 << csr.PROGRAM_OK | 1 << csr.QUIET
-#: Where the memory begins: at a word of the widest port.
+#: The memory starts at a multiple of this: a word of the widest port.
 _ALIGNMENT = 128
 
 _README = """\
@@ -92,7 +92,7 @@ def _parameters(config: MachineConfig, sizes: Mapping[str, int]) -> str:
 def _program(
     config: MachineConfig, made: ModelProgramPrediction, tensors: Mapping[str, np.ndarray], first: int
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """The files of a program, and how many words of each kind it needs."""
+    """The files of a program, and the number of words of each kind that it needs."""
     job = made.job
     words = (job.end + _ALIGNMENT) // 4 - first
     if 4 * words > MOST:
@@ -119,7 +119,7 @@ def _program(
 
 
 def _image(job: Job, start: int) -> bytes:
-    """The memory in the beginning, as `$readmemh` reads it into words from `start` on."""
+    """The initial memory, as `$readmemh` reads it into words from `start` on."""
     parts = []
     for first, words in images.segments(job.memory):
         parts += [f"@{first - start:x}\n".encode(), images.hex_lines(words.astype(np.uint32))]
@@ -127,7 +127,7 @@ def _image(job: Job, start: int) -> bytes:
 
 
 def _results(config: MachineConfig, predicted: Outcome) -> list[int]:
-    """What is read behind the run, in the order of `cosim.host.steps`."""
+    """Expected values of the registers read after the run, in the order of `cosim.host.steps`."""
     cycles = predicted.cycles
     found = {"STATUS": _STATUS, "ERROR": 0, "CYCLES_LOW": cycles & 0xFFFFFFFF, "CYCLES_HIGH": cycles >> 32}
     found |= predicted.counters
@@ -137,7 +137,7 @@ def _results(config: MachineConfig, predicted: Outcome) -> list[int]:
 def _regions(
     made: ModelProgramPrediction, tensors: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The words of all regions that a program leaves, and which of their bits are a tensor's."""
+    """The words of all regions that a program leaves, and a mask of the bits that belong to a tensor."""
     images_, masks = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint32)]
     for name, home in made.program.kept().items():
         value = tensors.get(name)
@@ -153,7 +153,7 @@ def _regions(
 
 
 def _of_tensor(home: Allocation, value: np.ndarray) -> np.ndarray:
-    """The bits of a tensor's place in memory that are not padding."""
+    """The bits of a tensor's allocation that are not padding."""
     zeros = np.zeros(value.shape, value.dtype)
     ones = np.frombuffer(b"\xff" * zeros.nbytes, value.dtype).reshape(value.shape)
     found: np.ndarray = home.image(zeros) ^ home.image(ones)

@@ -13,10 +13,10 @@ from hw.config import MachineConfig
 
 
 def job(config: MachineConfig, texts: Mapping[int, str], **fields: Any) -> Job:
-    """A job of one program text per warp; `fields` are others of `Job`.
+    """A job with one assembly text per warp; `fields` are other fields of `Job`.
 
-    Memory is the machine's own without `settings`, and no window is open without `windows`. Raises
-    `InputError` with warp and line for a text that is wrong.
+    By default, memory is the machine's own, and no window is open. Raises `InputError` with warp and line for
+    an invalid text.
     """
     fields.setdefault("settings", MemorySettings.of(config))
     fields.setdefault("windows", ())
@@ -24,5 +24,5 @@ def job(config: MachineConfig, texts: Mapping[int, str], **fields: Any) -> Job:
 
 
 def run_jobs(config: MachineConfig, jobs: Sequence[Job]) -> list[Outcome]:
-    """Run jobs one after the other in one simulation of the machine, built if need be."""
+    """Run jobs one after the other in one simulation of the machine, built if necessary."""
     return simulator(config, "cpp").run(jobs)

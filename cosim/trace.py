@@ -1,8 +1,8 @@
-"""Writes runs as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Writes runs as Chrome trace JSON, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-A cycle is shown as a microsecond. Each outcome is a process: a track for every warp, engine and PE that
-stores something, with the slices of `cosim.lanes`, a counter of operations that each engine has yet to
-complete, and a counter of tokens in each channel.
+One cycle is shown as one microsecond. Each outcome is a process. It has a track with the slices of
+`cosim.lanes` for every warp, every engine, and every PE that stores something; a counter of outstanding
+operations for each engine; and a counter of tokens for each channel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hw.assembly import disassemble
 from hw.config import ENGINES, MachineConfig
 
 Slice = dict[str, Any]
-#: First track of each kind that has any.
+#: First track number of each kind that has tracks.
 _TRACKS = {"warp": 0, "engine": 100, "grid": 1000}
 
 
 def document(config: MachineConfig, job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Outcomes of a job by name (`model`, `rtl`), each as a process of its own, for `json` to write."""
+    """The outcomes of a job by name (`model`, `rtl`), each as a process, ready for `json`."""
     program = Program.of(job, config)
     events: list[Slice] = []
     for process, (name, outcome) in enumerate(outcomes.items(), 1):
@@ -38,7 +38,7 @@ def document(config: MachineConfig, job: Job, outcomes: Mapping[str, Outcome]) -
 
 
 def documents(config: MachineConfig, runs: Iterable[tuple[Job, Mapping[str, Outcome]]]) -> dict[str, Any]:
-    """The traces of several jobs in one document, each with processes of its own."""
+    """The traces of several jobs in one document, each with its own processes."""
     whole: dict[str, Any] = {}
     events: list[Any] = []
     first = 0
@@ -61,7 +61,7 @@ def _lane(program: Program, lane: LaneName, columns: Mapping[str, list[int]]) ->
     """The track or counter of a lane."""
     kind, rows = KINDS[lane.kind], zip(*columns.values(), strict=True)
     if kind == "channel":
-        # The first entry tells that it starts with none.
+        # The first entry only says that the channel starts empty.
         yield from (_count(f"channel {lane.number:02}", *row) for row in list(rows)[1:])
         return
     track = _TRACKS[kind] + lane.number
@@ -76,7 +76,7 @@ def _lane(program: Program, lane: LaneName, columns: Mapping[str, list[int]]) ->
         text = disassemble(what) if what else "outside the program"
         name = what.name if what else "illegal"
         if kind == "warp":
-            # One in parentheses is a no-op: its predicate is false.
+            # Parentheses mark a no-op: the instruction's predicate is false.
             name, pc = f"({name})" if code & 1 else name, (code >> 1) - program.base[lane.number]
             yield _slice(track, name, start, end, pc=pc, text=text, held=end - 1 - start)
         else:
@@ -89,7 +89,7 @@ def _lane(program: Program, lane: LaneName, columns: Mapping[str, list[int]]) ->
 
 
 def _sums(name: str, steps: Iterable[tuple[int, int]]) -> Iterator[Slice]:
-    """Running count as counter entries."""
+    """A running sum as counter entries."""
     changes: dict[int, int] = defaultdict(int)
     for cycle, change in steps:
         changes[cycle] += change

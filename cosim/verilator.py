@@ -1,7 +1,7 @@
-"""Backend `verilator`: the verilated machine under cocotb.
+"""Backend `verilator`: the Verilated machine under cocotb.
 
-The program is started directly, with the environment that cocotb's runner would set: the runner itself takes
-longer to come up than a short job to run.
+The program is started directly, in the environment that cocotb's runner would set. The runner itself takes
+longer to start than a short job takes to run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class VerilatorSimulator(CppSimulator):
 
 
 def _environment(root: Path, jobs: int) -> dict[str, str]:
-    """What cocotb needs to find Python and the test, and the test to find its jobs."""
+    """The environment in which cocotb finds Python and the test, and the test finds its jobs."""
     library = find_libpython.find_libpython()
     if library is None:
         raise RuntimeError(f"cocotb needs Python as a shared library, which {sys.executable} does not have")
-    # cocotb.simulator by path: asking cocotb for it would import all of cocotb here.
+    # The path of cocotb.simulator; asking cocotb for it would import all of cocotb here.
     package = toolchain.find().cocotb_libraries.parent
     entry = next(path for end in EXTENSION_SUFFIXES if (path := package / f"simulator{end}").exists())
     return {

@@ -1,7 +1,7 @@
-"""The files beside waveforms: the input of `view` (cosim/harness/waves/view.sv), and viewers' save files.
+"""Files that accompany waves: the input of `view` (cosim/harness/waves/view.sv), and save files for viewers.
 
-A GTKWave save file and a command file for Surfer show the same signals: instructions as text, for each warp
-and engine those of the RTL above those of the cycle model.
+The GTKWave save file and the Surfer command file show the same signals: instructions as text, and for each
+warp and engine the RTL's signals above the cycle model's.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from cosim.waves import Waves
 from hw.assembly import decode, disassemble_words
 from hw.config import ENGINES, MachineConfig
 
-#: Bytes of the text of an instruction, and the engine of one that has none, as in view.sv.
+#: Bytes of an instruction's text, and the engine number of an instruction without engine, as in view.sv.
 TEXT, NO_ENGINE = 32, 0xFF
-#: How a save file begins that may be written again.
+#: First line of a save file that may be overwritten.
 MADE_HERE = "Made by heald run"
-#: The type of a block of an FST file that holds a whole one, compressed.
+#: Type of the FST block that holds a whole compressed file.
 WRAPPER = 254
-#: The window of a run that is recorded with what the host does.
+#: A window of the whole run, including the host's accesses.
 EVERYTHING = 0, (1 << 64) - 1
-#: The scopes of `view` whose signals are the same: of the machine, and of the cycle model.
+#: Scopes of `view` with the same signals: of the machine, and of the cycle model.
 SIDES = ("rtl", "model")
-#: How viewers show a signal, by their names for it.
+#: GTKWave's and Surfer's names for our signal formats.
 GTKW_FORMATS = {"text": "ascii", "number": "dec", "bit": "bin"}
 SURFER_FORMATS = {"text": "ASCII", "number": "Unsigned"}
 
 
 def write_inputs(directory: Path, config: MachineConfig, job: Job, waves: Waves) -> None:
-    """What `view` reads of a job, whose prediction is known, in the directory of its files."""
+    """Write the input of `view` for a job with a prediction into the directory of the job's files."""
     assert job.predicted is not None
     window = np.array(waves.window if waves.windowed else EVERYTHING, np.uint64)
     (directory / "window.hex").write_bytes(images.hex_lines(window))
@@ -49,7 +49,7 @@ def write_inputs(directory: Path, config: MachineConfig, job: Job, waves: Waves)
 
 
 def _text_lines(config: MachineConfig, job: Job) -> Iterator[str]:
-    """The instructions of all warps, each with its engine, as `$readmemh` reads them."""
+    """The instructions of all warps with their engines, as `$readmemh` text."""
     for warp, words in sorted(job.programs.items()):
         yield f"@{warp * config.imem_words:x}\n"
         for word, text in zip(words, disassemble_words(words), strict=True):
@@ -60,7 +60,7 @@ def _text_lines(config: MachineConfig, job: Job) -> Iterator[str]:
 
 
 def _records(config: MachineConfig, predicted: Outcome) -> bytes:
-    """Events as the recorder writes them: a row of words for each cycle that has any, last word first."""
+    """Events as the recorder writes them: a row of words per cycle that has events, last word first."""
     cycle, warp, kind, pc = table(predicted.events).T
     cycles, row = np.unique(cycle, return_inverse=True)
     words = np.zeros((len(cycles), 4 + (config.warps + 1) // 2), np.uint32)
@@ -81,9 +81,9 @@ def _records(config: MachineConfig, predicted: Outcome) -> bytes:
 
 
 def shrink(file: Path) -> None:
-    """Compress an FST file once more, as a whole, in the form that its readers know.
+    """Compress a whole FST file once more, in a form that FST readers support.
 
-    Its blocks are compressed one by one, and for speed: what they have in common takes its place in each.
+    FST compresses its blocks one by one, and for speed, so what blocks have in common is stored in each.
     """
     packed = file.with_name(f"{file.name}.gz")
     try:
@@ -93,7 +93,7 @@ def shrink(file: Path) -> None:
                 shutil.copyfileobj(plain, inner, 1 << 20)
             size = out.seek(0, io.SEEK_END)
             out.seek(0)
-            # The type of the block, how long it is from here on, and how long its content is.
+            # Block type, length from here on, and length of the content.
             out.write(struct.pack(">BQQ", WRAPPER, size - 1, plain.tell()))
         packed.replace(file)
     finally:
@@ -101,7 +101,7 @@ def shrink(file: Path) -> None:
 
 
 class Signal(NamedTuple):
-    """A signal as viewers show it: path in the waves, width, format, and what it is called."""
+    """A signal for viewers: its path in the waves, width, format, and label."""
 
     path: str
     width: int
@@ -110,7 +110,7 @@ class Signal(NamedTuple):
 
 
 def groups(job: Job) -> dict[str, list[Signal]]:
-    """The signals that explain a run, by the part of the machine that they belong to."""
+    """The signals that explain a run, grouped by part of the machine."""
     view = "harness.view"
     found = {
         "run": [
@@ -141,7 +141,7 @@ def groups(job: Job) -> dict[str, list[Signal]]:
 
 
 def is_users(file: Path) -> bool:
-    """Whether a save file is there that was not made here: GTKWave writes what a user arranged to it."""
+    """Whether a save file exists that was not written here: GTKWave saves a user's arrangement to it."""
     if not file.is_file() or file.suffix != ".gtkw":
         return False
     with file.open(encoding="utf-8", errors="replace") as text:
@@ -149,7 +149,7 @@ def is_users(file: Path) -> bool:
 
 
 def gtkwave_save(file: Path, job: Job) -> str:
-    """A save file of GTKWave."""
+    """The text of a GTKWave save file."""
     out = io.StringIO()
     save = GTKWSave(out)
     save.comment(MADE_HERE)
@@ -165,7 +165,7 @@ def gtkwave_save(file: Path, job: Job) -> str:
 
 
 def surfer_commands(file: Path, job: Job) -> str:
-    """A command file of Surfer (`surfer --command-file`)."""
+    """The text of a Surfer command file (`surfer --command-file`)."""
     lines, items = [f"load_file {file}"], 0
     for name, signals in groups(job).items():
         lines.append(f"divider_add {name}")
@@ -182,5 +182,5 @@ def surfer_commands(file: Path, job: Job) -> str:
 
 
 def _surfer_item(number: int) -> str:
-    """How Surfer's commands call an item: its number in base 16, with a to p as digits."""
+    """Surfer's name for an item: its number in base 16, with a to p as digits."""
     return "".join(chr(ord("a") + int(digit, 16)) for digit in f"{number:x}")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from hw.errors import InputError, whole_number
 
-#: How files of waves end; the first is the smaller one by far.
+#: Extensions of wave files; the first format is by far the smaller.
 ENDINGS = (".fst", ".vcd")
-#: How the files beside waves end: for GTKWave and for Surfer.
+#: Extensions of the accompanying files: GTKWave's and Surfer's.
 BESIDE = (".gtkw", ".sucl")
-#: What `around` calls the first divergence between model and RTL.
+#: Value of `around` for the first divergence between model and RTL.
 DIVERGENCE = "divergence"
-#: Cycles that are shown before and after an operator, and before and after the first divergence.
+#: Cycles shown before and after an operator, and before and after the first divergence.
 AROUND_OPERATOR, BEFORE_DIVERGENCE, AFTER_DIVERGENCE = 20, 1000, 200
-#: The end of a window that has none.
+#: Last cycle of a window without an end.
 OPEN = (1 << 64) - 2
 
 _MODULE = re.compile(r"module (\\?\S+) ?\(")
@@ -82,7 +82,7 @@ class Waves:
 
     @property
     def windowed(self) -> bool:
-        """Whether only a part of the run is recorded."""
+        """Whether only part of the run is recorded."""
         return (self.first, self.last, self.around) != (None, None, None)
 
     @property
@@ -92,12 +92,12 @@ class Waves:
         return self.first or 0, OPEN if self.last is None else min(self.last, OPEN)
 
     def between(self, first: int, last: int) -> Waves:
-        """The same waveforms for other cycles."""
+        """The same waves for other cycles."""
         return replace(self, first=max(0, first), last=last, around=None)
 
 
 def scopes_of(verilog: str) -> list[str]:
-    """The parts of a machine by their names in waves, outermost first: `gemm`, `gemm.array`, ..."""
+    """Names of the machine's parts in waves, outermost first: `gemm`, `gemm.array`, ..."""
     inside: dict[str, list[tuple[str, str]]] = {}
     current: list[tuple[str, str]] = []
     for line in verilog.splitlines():
@@ -117,7 +117,7 @@ def scopes_of(verilog: str) -> list[str]:
 def chosen(patterns: Sequence[str], scopes: Sequence[str]) -> list[str]:
     """The scopes that match names or patterns, without those inside another match.
 
-    Raises `InputError` for a pattern that matches nothing.
+    Raises `InputError` for a pattern without a match.
     """
     found: list[str] = []
     for pattern in patterns:
