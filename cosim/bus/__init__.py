@@ -1,1 +1,1 @@
-"""Simulations of the tops with buses: AXI under cocotb with models of master and memory, UART on its pins."""
+"""Simulations of the tops with buses: AXI under cocotb with models of host and memory, UART on its pins."""

@@ -13,17 +13,17 @@ from cosim.bus.process import Process
 from cosim.device.bus import BusError, check_range
 from hw.config import MachineConfig
 
-#: Memory of a simulation unless told otherwise.
+#: Memory size of a simulation by default.
 MEMORY_BYTES = 1 << 20
-#: Cycles between two looks at the machine while it runs.
+#: Cycles between two polls of a running machine.
 IDLE_CYCLES = 500
 _RESPONSES = {SLVERR: "SLVERR", DECERR: "DECERR"}
 
 
 @functools.lru_cache
 def program(config: MachineConfig, beats: int | None = None) -> Build:
-    """The simulation of a machine with `beats` transfers in a burst at most, built or from the cache."""
-    from hw.rtl.bus import emit, machine  # Amaranth takes half a second to import
+    """The simulation of a machine with bursts of at most `beats` transfers, built or from the cache."""
+    from hw.rtl.bus import emit, machine  # importing Amaranth takes half a second
 
     most = machine.BEATS if beats is None else beats
     text, took = generated(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
@@ -34,10 +34,10 @@ def program(config: MachineConfig, beats: int | None = None) -> Build:
 class AxiSimulation:
     """The top `heald_axi` between a model of the host and one of memory; a `cosim.device.Bus`.
 
-    `stock`: the memory is cocotbext-axi's `AxiRam`, otherwise ours, which answers in any order, late, and
-    with errors (`Environment`). Registers that are not reset start with random values drawn from `seed`.
-    Every method raises `RuntimeError` when the simulation ends, as it does when a model meets what it cannot
-    take.
+    With `stock`, the memory is cocotbext-axi's `AxiRam`. Otherwise it is ours, which can answer out of order,
+    late, and with errors (`Environment`). Registers without reset start with random values drawn from `seed`.
+    Every method raises `RuntimeError` if the simulation ends, as it does when a model meets something it
+    cannot handle.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class AxiSimulation:
         self._process.call("behave", environment)
 
     def plant(self, number: int) -> None:
-        """Break a rule on the way to the pins from now on (harness/axi/harness.sv); 0: none."""
+        """Break an AXI rule on the way to the pins from now on (harness/axi/harness.sv); 0: none."""
         self._process.call("plant", number)
 
     def reset(self) -> None:
@@ -79,12 +79,12 @@ class AxiSimulation:
         self._process.call("reset")
 
     def state(self) -> dict[str, int]:
-        """Cycles so far, transfers of data, `irq`, and what the checkers say."""
+        """Cycles so far, data transfers, `irq`, and the checkers' state."""
         found: dict[str, int] = self._process.call("state")
         return found
 
     def violations(self) -> list[str]:
-        """The rules of AXI that were broken since the start."""
+        """The AXI rules broken since the start."""
         state = self.state()
         return rules.broken(state["axi_broken"], state["lite_broken"])
 

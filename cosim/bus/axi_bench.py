@@ -16,12 +16,12 @@ from cosim.bus.commands import connect, obey
 from cosim.bus.environment import CALM, Environment
 from cosim.bus.memory import Memory
 
-#: Cycles after which an access to a register is given up.
+#: Timeout of a register access, in cycles.
 PATIENCE = 100_000
 
 
 class Bench:
-    """Models of the host and of the memory around the pins; methods that do not start with _ are commands."""
+    """Models of the host and of the memory around the pins; each public method is a command."""
 
     def __init__(self, dut: Any, size: int, stock: bool, base: int):
         self._dut, self._data = dut, bytearray(size)
@@ -41,7 +41,7 @@ class Bench:
         self._pausing: Any = None
 
     async def behave(self, environment: Environment) -> None:
-        """Change how the world behaves."""
+        """Change the behaviour of host and memory."""
         if self._memory is not None:
             self._memory.behave(environment)
         if self._pausing is not None:
@@ -61,7 +61,7 @@ class Bench:
             await edge
 
     async def reset(self) -> None:
-        """Four cycles of reset."""
+        """Hold reset for four cycles."""
         self._dut.aresetn.value = 0
         await ClockCycles(self._dut.aclk, 4)
         if self._memory is not None:
@@ -70,12 +70,12 @@ class Bench:
         await ClockCycles(self._dut.aclk, 2)
 
     async def read(self, address: int, words: int) -> tuple[int, bytes]:
-        """Response and data of reads of successive registers."""
+        """Read successive registers; returns response and data."""
         done = await self._in_time(self._master.read(address, 4 * words))
         return int(done.resp), bytes(done.data)
 
     async def write(self, address: int, words: Sequence[int]) -> int:
-        """The worst response of writes to one register, one after the other."""
+        """Write words to one register, one after the other; returns the worst response."""
         worst = 0
         for word in words:
             done = await self._in_time(self._master.write(address, word.to_bytes(4, "little")))
@@ -89,7 +89,7 @@ class Bench:
             raise TimeoutError(f"no answer in {PATIENCE} cycles") from None
 
     async def peek(self, address: int, size: int) -> bytes:
-        """Bytes of the memory."""
+        """Read bytes of the memory."""
         return bytes(self._data[address : address + size])
 
     async def poke(self, address: int, data: bytes) -> None:
@@ -97,24 +97,24 @@ class Bench:
         self._data[address : address + len(data)] = data
 
     async def idle(self, cycles: int) -> None:
-        """Let cycles pass, or fewer if the machine asks for attention before."""
+        """Let `cycles` cycles pass, or fewer if the machine raises its interrupt."""
         if not int(self._dut.irq.value):
             await First(RisingEdge(self._dut.irq), ClockCycles(self._dut.aclk, cycles))
 
     async def plant(self, number: int) -> None:
-        """Break a rule from now on (harness/axi/harness.sv); 0: none."""
+        """Break an AXI rule from now on (harness/axi/harness.sv); 0: none."""
         self._dut.plant.value = number
 
     async def state(self) -> dict[str, int]:
-        """What the checkers have seen, and what is not answered yet."""
-        await ClockCycles(self._dut.aclk, 2)  # the checkers count an edge after the models
+        """The checkers' state, including what has not been answered yet."""
+        await ClockCycles(self._dut.aclk, 2)  # the checkers count one edge after the models
         names = ("irq", "cycles", "axi_broken", "lite_broken", "axi_open", "lite_open", "transfers")
         return {name: int(getattr(self._dut, name).value) for name in names}
 
 
-@cocotb.test()  # type: ignore[untyped-decorator]  # cocotb is not checked
+@cocotb.test()  # type: ignore[untyped-decorator]  # cocotb has no types
 async def serve(dut: Any) -> None:
-    """Do what is asked for until there is no more."""
+    """Execute commands until there are no more."""
     with connect() as connection:
         dut.plant.value = 0
         dut.aresetn.value = 1  # the models look for edges of reset

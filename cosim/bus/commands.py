@@ -1,4 +1,4 @@
-"""The command loop of a test under cocotb, which obeys the process that started it (`cosim.bus.process`)."""
+"""The command loop of a cocotb test, which serves the process that started it (`cosim.bus.process`)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import os
 from multiprocessing.connection import Connection
 from typing import Any
 
-#: Variable with the number of the descriptor over which commands come.
+#: Environment variable with the file descriptor of the command connection.
 VARIABLE = "HEALD_COMMANDS"
 
 
 def connect() -> Connection:
-    """The way to the process that gives commands."""
+    """Connect to the process that sends commands."""
     return Connection(int(os.environ[VARIABLE]))
 
 
 async def obey(connection: Connection, commands: Any) -> None:
-    """Await methods of `commands` by name, with arguments, until there are no more; answer with the results.
-
-    While nothing is asked, simulated time stands still. A `TimeoutError` is an answer too; any other
-    exception ends the simulation.
+    """Await methods of `commands` by name, with arguments, and send back results, until the connection
+    closes.
     """
     connection.send((True, None))
     while True:

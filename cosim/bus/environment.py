@@ -1,4 +1,4 @@
-"""The behaviour of the environment of a simulated AXI top, as data that both processes share."""
+"""The behaviour of a simulated AXI top's environment, as data that both processes share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SLVERR, DECERR = 2, 3
 
 
 class Fault(NamedTuple):
-    """An answer of the memory that is an error: `number` counts R transfers (`read`) or Bs from 0 on."""
+    """An error response of the memory: `number` counts R transfers (`read`) or B responses, from 0."""
 
     read: bool
     number: int
@@ -19,12 +19,12 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Environment:
-    """Random back-pressure, latencies and order of answers from a seed, and errors.
+    """Random back-pressure, latencies and order of responses, drawn from a seed, and errors.
 
-    `pauses` are the rates from which each channel of both buses draws its own: in so many of 1 cycles its
-    model holds back VALID or READY. `latency` is the range of cycles from a request to its first answer,
-    `shuffle` says whether answers to several IDs come in any order and interleaved; both count for the model
-    of memory that is not `AxiRam`.
+    `pauses` are the rates from which each channel of both buses draws its own: the fraction of cycles in
+    which its model holds back VALID or READY. `latency` is the range of cycles from a request to its first
+    response. `shuffle` lets responses to different IDs come in any order and interleaved. These two apply to
+    our memory model only, not to `AxiRam`.
     """
 
     seed: int = 0
@@ -34,5 +34,5 @@ class Environment:
     faults: tuple[Fault, ...] = ()
 
 
-#: Nothing holds anything back.
+#: No back-pressure, no errors.
 CALM = Environment()

@@ -1,7 +1,7 @@
 """An AXI4 memory for cocotb, built from the channels of cocotbext-axi.
 
-Unlike `cocotbext.axi.AxiRam` it takes many requests before it answers, answers different IDs in any order and
-transfer by transfer in turn, writes only when it answers, and makes errors where it is told to.
+Unlike `cocotbext.axi.AxiRam`, it accepts many requests before it responds, responds to different IDs in any
+order and interleaved, performs a write only when it responds, and returns errors on demand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OKAY = 0
 
 @dataclass
 class _Read:
-    """A read under way: what is left of it, and from which cycle on it is answered."""
+    """A read in progress: what is left of it, and the first cycle in which it may be answered."""
 
     address: int
     left: int
@@ -32,7 +32,7 @@ class _Read:
 
 
 class _Write(NamedTuple):
-    """A write with its transfers as (data, strobe), and the cycle from which on it is answered."""
+    """A write with its transfers as (data, strobe), and the first cycle in which it may be answered."""
 
     identity: int
     address: int
@@ -42,7 +42,7 @@ class _Write(NamedTuple):
 
 
 class Memory:
-    """Reads and writes `data`, whose first byte has the address `base`; others are answered with DECERR.
+    """Serves `data`, whose first byte has the address `base`; other addresses are answered with DECERR.
 
     `bus` is a `cocotbext.axi.AxiBus`, `cycles` a handle that counts the cycles of `clock`.
     """
@@ -61,14 +61,14 @@ class Memory:
         self.restart()
 
     def behave(self, environment: Environment) -> None:
-        """Change latencies, order and errors from the next request on; transfers are counted from 0."""
+        """Change latencies, order and errors from the next request on; transfers are counted from 0 again."""
         self._environment = environment
         self._random = random.Random(f"memory {environment.seed}")
         self._errors = {(f.read, f.number): f.response for f in environment.faults}
         self._count = {True: 0, False: 0}
 
     def restart(self) -> None:
-        """Forget everything that is under way, as after a reset."""
+        """Drop all requests in progress, as after a reset."""
         for task in self._tasks:
             task.cancel()
         self._reads: dict[int, deque[_Read]] = {}
@@ -113,7 +113,7 @@ class Memory:
                 identity = None
 
     async def _answer_read(self, identity: int, read: _Read) -> None:
-        """The next transfer of a read."""
+        """Send the next transfer of a read."""
         word = read.address // self._width * self._width
         response = self._response(True, word)
         if response == OKAY:
@@ -153,7 +153,7 @@ class Memory:
                     self._data[word + lane] = values[lane]
 
     def _response(self, read: bool, address: int) -> int:
-        """The code of the next answer, and count it."""
+        """The code of the next response, which is counted."""
         number = self._count[read]
         self._count[read] += 1
         return DECERR if address >= len(self._data) else self._errors.get((read, number), OKAY)

@@ -20,8 +20,8 @@ from hw import processes
 class Process:
     """A program under cocotb whose test `module` obeys commands (`cosim.bus.commands`).
 
-    `settings` are environment variables, `arguments` those of the program. Raises `RuntimeError` with the end
-    of its log when it does not come up.
+    `settings` are environment variables, `arguments` are passed to the program. Raises `RuntimeError` with
+    the end of its log if it does not start.
     """
 
     def __init__(
@@ -51,7 +51,10 @@ class Process:
             self._undo = undo.pop_all()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """The result of a command; raises `BusError` when it fails, `RuntimeError` when the process ends."""
+        """Run a command and return its result.
+
+        Raises `BusError` if the command fails, and `RuntimeError` if the process ends.
+        """
         try:
             self._connection.send((name, arguments))
         except OSError:

@@ -34,7 +34,7 @@ LITE = (
 
 
 def broken(axi: int, lite: int) -> list[str]:
-    """The broken rules in words, those of the memory's bus first."""
+    """Descriptions of the broken rules, those of the memory bus first."""
     return [
         f"{bus}: {text}"
         for bus, names, bits in (("m_axi", AXI, axi), ("s_axil", LITE, lite))

@@ -19,27 +19,27 @@ from hw import processes
 from hw.config import MachineConfig
 from hw.rtl.bus.protocol import Serial
 
-#: Clock cycles of a bit: few, so that simulations are short.
+#: Clock cycles per bit; few, to keep simulations short.
 CYCLES = 8
 #: Bytes of the machine's memory.
 MEMORY_BYTES = 1 << 16
-#: The rate that the host reckons with; the simulation is about as fast.
+#: The baud rate that the host assumes; the simulation is about that fast.
 BAUD = 19_200
-#: Seconds by which an answer may be late where time passes as in the world: others use the computer too.
+#: Seconds that a response may be late in real time, as other processes use the computer too.
 PATIENCE = 60.0
-#: The same where time passes only while the host waits: the machine is never late.
+#: The same if time passes only while the host waits: then the machine is never late.
 STEPPED_PATIENCE = 0.05
-#: Bit times after which the device gives up a request that is not whole.
+#: Bit times after which the device drops an incomplete request.
 TIMEOUT_BITS = 2048
 
 
 class UartSimulation:
     """The top `heald_uart` in a process that moves bytes to and from its pins.
 
-    With `terminal` time passes as in the world, and `port` is the name of a pseudo terminal that any program
-    can open. Otherwise `bus` is the only way in, and time passes only while it waits, so that nothing depends
-    on how quick the computer is. Of 100,000 bytes in each direction `wrong` are damaged in a bit, lost, or
-    preceded by one that nobody sent, in a pattern drawn from `seed`.
+    With `terminal`, the simulation runs in real time, and `port` is the name of a pseudo-terminal that any
+    program can open. Otherwise `bus` is the only access, and time passes only while it waits, so nothing
+    depends on the speed of the computer. Of 100,000 bytes in each direction, `wrong` have a flipped bit, are
+    lost, or are preceded by a spurious byte, in a pattern drawn from `seed`.
     """
 
     def __init__(self, config: MachineConfig, *, terminal: bool = False, wrong: int = 0, seed: int = 1):
@@ -83,9 +83,7 @@ class UartSimulation:
 
 
 class SteppedLine:
-    """A line to a simulation whose time passes only here; also its clock (`cosim.device.uart.Clock`).
-
-    `rate` is the number of cycles in a second of that time.
+    """A line to a simulation whose time passes only during calls; also its clock (`cosim.device.uart.Clock`).
     """
 
     timeout: float | None = None
@@ -94,11 +92,11 @@ class SteppedLine:
         self._descriptor, self._rate = descriptor, rate
         self._seconds = 0.0
         self._received = b""
-        self._pass(0.0)  # learns what time it is
+        self._pass(0.0)  # gets the current time
 
     @property
     def in_waiting(self) -> int:
-        """Bytes that have come."""
+        """Number of bytes received."""
         return len(self._received)
 
     def read(self, size: int, /) -> bytes:
@@ -117,7 +115,7 @@ class SteppedLine:
         """See `Line`; the simulation goes on."""
 
     def monotonic(self) -> float:
-        """Seconds of the simulation."""
+        """Simulated seconds."""
         return self._seconds
 
     def sleep(self, seconds: float, /) -> None:
@@ -127,7 +125,7 @@ class SteppedLine:
             self._pass(end - self._seconds)
 
     def _pass(self, seconds: float) -> None:
-        """Let so much time pass, or less when a byte comes."""
+        """Let `seconds` pass, or less if a byte comes."""
         cycles = max(1, math.ceil(seconds * self._rate))
         os.write(self._descriptor, b"r" + cycles.to_bytes(4, sys.byteorder))
         self._seconds = int.from_bytes(self._take(8), sys.byteorder) / self._rate
@@ -146,7 +144,7 @@ class SteppedLine:
 @functools.lru_cache
 def program(config: MachineConfig) -> Build:
     """The simulation of a machine with a UART, built or from the cache."""
-    from hw.rtl.bus import emit  # Amaranth takes half a second to import
+    from hw.rtl.bus import emit  # importing Amaranth takes half a second
 
     serial = Serial(MEMORY_BYTES, CYCLES * BAUD, BAUD, TIMEOUT_BITS)
     key = f"uart, {CYCLES}, {MEMORY_BYTES}"

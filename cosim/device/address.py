@@ -13,7 +13,7 @@ _AREA = re.compile(r"(?P<path>[^@+,=]+)(@(?P<offset>\w+))?(\+(?P<size>\w+))?")
 
 
 def open_bus(text: str) -> Bus:
-    """The bus that a text names; raises `BusError` for a text of no such form, and what cannot be opened."""
+    """Open the bus at an address. Raises `BusError` for an invalid address, and if it cannot be opened."""
     kind, sign, rest = text.partition(":")
     if sign and rest and kind == "uart":
         port, at, baud = rest.rpartition("@")

@@ -9,48 +9,48 @@ from hw.errors import InputError
 
 
 class BusError(InputError):
-    """The way to the machine does not work: the text says what happened, and what to check."""
+    """The connection to the machine failed; the message says what happened and what to check."""
 
 
 class UncertainError(BusError):
-    """A write of several words to one register was cut off: how many of them arrived is not known."""
+    """A write of several words to one register was interrupted; it is unknown how many of them arrived."""
 
 
 class Bus(Protocol):
-    """A way to a machine. Methods raise `BusError` when it does not answer, or refuses an access.
+    """A connection to a machine. Methods raise `BusError` if it does not answer or refuses an access.
 
-    Offsets of registers are bytes (`hw.csr`); addresses of memory count from its first byte.
+    Register offsets are in bytes (`hw.csr`); memory addresses count from the memory's first byte.
     """
 
     @property
     def base(self) -> int:
-        """Where the machine finds the first byte of the memory: a multiple of `hw.csr.BASE_STEP`."""
+        """The machine's address of the memory's first byte: a multiple of `hw.csr.BASE_STEP`."""
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the memory."""
+        """Size of the memory in bytes."""
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
-        """`count` registers, one after the other."""
+        """Read `count` successive registers."""
 
     def write_csr(self, offset: int, words: Sequence[int]) -> None:
         """Write all words to one register, in order; may raise `UncertainError`."""
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """`size` bytes from any address on."""
+        """Read `size` bytes at any address."""
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """Write bytes from any address on; those around them keep their values."""
+        """Write bytes at any address; neighbouring bytes keep their values."""
 
     def idle(self) -> None:
-        """Let a moment pass before the machine is asked again whether it is done."""
+        """Pause before the machine is polled again."""
 
     def close(self) -> None:
-        """Give the way free."""
+        """Close the connection."""
 
 
 def check_range(bus: Bus, address: int, size: int) -> None:
-    """Raise `BusError` for bytes that do not lie in the memory."""
+    """Raise `BusError` for bytes that are not all in the memory."""
     if size < 0 or not 0 <= address <= bus.memory_bytes - size:
         raise BusError(
             f"the device has {bus.memory_bytes:,} bytes of memory: "

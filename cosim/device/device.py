@@ -1,4 +1,4 @@
-"""A machine behind a bus: load, start, wait, read back; the same code drives boards and simulations."""
+"""A machine behind a bus: load, start, wait, read back. The same code drives boards and simulations."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cosim.job import Job, Outcome, Window
 from hw import csr
 from hw.config import MachineConfig
 
-#: Attempts to load the program of a warp over a bus that loses answers.
+#: Attempts to load a warp's program over a bus that loses responses.
 ATTEMPTS = 8
-#: Bytes that are written at once where memory has to be 0.
+#: Bytes written at once where memory must be 0.
 ZEROS = 1 << 16
 
 
@@ -34,7 +34,7 @@ class Status:
 
     @staticmethod
     def of(word: int) -> Status:
-        """The bits of a word."""
+        """Decode a register value."""
         bits = (csr.RUNNING, csr.DONE, csr.ERROR, csr.PROGRAM_OK, csr.QUIET)
         return Status(*(bool(word >> bit & 1) for bit in bits))
 
@@ -46,8 +46,8 @@ class Status:
 class Device:
     """A machine behind a bus.
 
-    `config` is the configuration that it must have; without one it is identified (`cosim.device.identify`).
-    Raises `BusError` when no machine answers, or another one.
+    `config` is the configuration that the machine must have; without it, the machine is identified
+    (`cosim.device.identify`). Raises `BusError` if no machine answers, or a different one.
     """
 
     def __init__(self, bus: Bus, config: MachineConfig | None = None):
@@ -60,20 +60,20 @@ class Device:
         self._offsets = {r.name: r.offset for r in csr.registers(config)}
 
     def read(self, name: str) -> int:
-        """A register by name (docs/csr.md); raises `KeyError` for a name that does not exist."""
+        """Read a register by name (docs/csr.md); raises `KeyError` for an unknown name."""
         return self.bus.read_csr(self._offsets[name])[0]
 
     def write(self, name: str, value: int) -> None:
-        """Write a register by name; the same value twice where an answer is lost."""
+        """Write a register by name; the write is repeated if its answer is lost."""
         self._write(Write(self._offsets[name], (value,)))
 
     @property
     def status(self) -> Status:
-        """How the machine stands."""
+        """The machine's current status."""
         return Status.of(self.read("STATUS"))
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Wait until the machine is done and memory owes it nothing.
+        """Wait until the machine is done and has no outstanding memory requests.
 
         Raises `BusError` after `timeout` seconds.
         """
@@ -88,15 +88,15 @@ class Device:
         return status
 
     def stop(self, timeout: float = 1.0) -> None:
-        """End a run that makes no progress, whatever its watchdog was."""
+        """Stop a run that makes no progress, whatever its watchdog setting."""
         if self.status.running:
             self.write("WATCHDOG", 1)
             self.wait(timeout)
 
     def load(self, job: Job) -> None:
-        """Write the memory of a job: its arrays, and zeros in what else its windows hold.
+        """Write a job's memory: its arrays, and zeros in the rest of its windows.
 
-        Raises `BusError` when the device has less memory.
+        Raises `BusError` if the device has less memory.
         """
         job = job.placed()
         given = [(4 * first, words.astype("<u4").tobytes()) for first, words in images.segments(job.memory)]
@@ -113,9 +113,9 @@ class Device:
     def run(self, job: Job, timeout: float | None = 60.0) -> Outcome:
         """Load, run and read back a job, with the accesses of `cosim.host.steps`.
 
-        The outcome has no events: a device does not tell them. `timeout` is in seconds and counts from the
-        start. Raises `InputError` for what the machine cannot take, `BusError` when it is at work already,
-        does not end in time, or the bus fails.
+        The outcome has no events, as a device does not report them. `timeout` is in seconds from the start.
+        Raises `InputError` for what the machine cannot take, and `BusError` if it is already running, does
+        not finish in time, or the bus fails.
         """
         steps = host.steps(self.config, job, self.bus.base)
         if (status := self.status).running:
@@ -143,7 +143,7 @@ class Device:
         return observe.outcome(self.config, job, nothing, results, held, end - begin)
 
     def _write(self, step: Write | LoadProgram) -> None:
-        """Writes of a step, all of them again after one of them was cut off."""
+        """Execute the writes of a step; if one is interrupted, repeat all of them."""
         for attempt in range(ATTEMPTS):
             try:
                 for write in step.writes if isinstance(step, LoadProgram) else (step,):
@@ -155,7 +155,7 @@ class Device:
 
 
 def zeros(given: Sequence[tuple[int, int]], windows: Sequence[Window]) -> Iterator[tuple[int, int]]:
-    """Address and size of what windows hold besides the ranges given (address, size), each byte once."""
+    """Address and size of the parts of windows outside the given (address, size) ranges, without overlaps."""
     taken = sorted(given)
     for window in sorted(windows):
         if not (window.read or window.write):
@@ -171,7 +171,7 @@ def zeros(given: Sequence[tuple[int, int]], windows: Sequence[Window]) -> Iterat
 
 
 class DeviceSimulator:
-    """A device where a `cosim.job.Simulator` is wanted; its outcomes have no events."""
+    """A device as a `cosim.job.Simulator`; its outcomes have no events."""
 
     def __init__(self, device: Device, timeout: float | None = 60.0):
         self.config = device.config

@@ -13,7 +13,7 @@ _AT = {r.name: r.offset for r in csr.FIXED}
 
 
 def read_hash(bus: Bus) -> str:
-    """The hash of the configuration; raises `BusError` when no machine of this version answers."""
+    """The configuration's hash. Raises `BusError` if no machine of this version answers."""
     identification, version, low, high = bus.read_csr(_AT["ID"], 4)
     if identification != csr.IDENTIFICATION:
         raise BusError(
@@ -26,7 +26,7 @@ def read_hash(bus: Bus) -> str:
 
 
 def check(bus: Bus, config: MachineConfig) -> None:
-    """Raise `BusError` unless the machine behind a bus is that of a configuration."""
+    """Raise `BusError` unless the machine behind a bus has this configuration."""
     found = read_hash(bus)
     if found == config.hash:
         return
@@ -42,9 +42,9 @@ def check(bus: Bus, config: MachineConfig) -> None:
 def identify(bus: Bus) -> MachineConfig:
     """The configuration of the machine behind a bus.
 
-    It is a preset, or what the registers CONFIG_... say; they tell sizes of a grid only, so that one with a
-    grid of its own is not known. Latencies are the presets' or the defaults: no register tells them. Raises
-    `BusError` when no machine answers or its configuration cannot be told.
+    It is a preset, or follows from the registers CONFIG_... These give only the size of the CGRA, so a
+    machine with a custom fabric is not recognised. No register holds the latencies; they are the preset's or
+    the defaults. Raises `BusError` if no machine answers or its configuration cannot be identified.
     """
     found = read_hash(bus)
     for name in preset_names():
@@ -69,7 +69,7 @@ def identify(bus: Bus) -> MachineConfig:
 
 
 def _fabric(name: str, size: tuple[int, int]) -> Fabric | None:
-    """A preset in a size; None where it cannot have it."""
+    """A preset in the given size, or None if it does not come in that size."""
     try:
         return fabrics.load(name, size)
     except InputError:
@@ -77,7 +77,7 @@ def _fabric(name: str, size: tuple[int, int]) -> Fabric | None:
 
 
 def capabilities(bus: Bus) -> dict[str, int]:
-    """The registers CONFIG_... by name in `hw.csr.CAPABILITIES`."""
+    """The registers CONFIG_..., by name in `hw.csr.CAPABILITIES`."""
     values = bus.read_csr(csr.CAPABILITY_BASE, len(csr.CAPABILITIES))
     return dict(zip(csr.CAPABILITIES, values, strict=True))
 

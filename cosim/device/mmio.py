@@ -14,15 +14,15 @@ import numpy as np
 from cosim.device.bus import BusError, check_range
 from hw.csr import BASE_STEP
 
-#: Bytes of the registers.
+#: Bytes of the register area.
 CSR_BYTES = 1 << 16
-#: Seconds between two looks at the machine.
+#: Seconds between two polls of the machine.
 PAUSE = 0.0002
 
 
 @dataclass(frozen=True)
 class Area:
-    """Bytes of a file that can be mapped; `size` None: up to its end."""
+    """A range of a file to map; `size` None means up to the file's end."""
 
     path: str
     offset: int = 0
@@ -32,9 +32,9 @@ class Area:
 class MmioBus:
     """A `cosim.device.Bus` on mapped memory.
 
-    `memory` is what the machine sees from its address `base` on; it must not be held in a cache that the
-    machine does not see. Every access is of whole aligned words. Raises `BusError` when an area cannot be
-    mapped, or the base is none.
+    `memory` is the area that the machine sees from its address `base` on; it must not be held in a cache that
+    the machine does not see. All accesses are whole aligned words. Raises `BusError` if an area cannot be
+    mapped, or `base` is invalid.
     """
 
     def __init__(self, csr: Area, memory: Area, base: int = 0):
@@ -110,7 +110,7 @@ class _Mapping:
         self.words = np.frombuffer(self._map, np.uint32, size // 4, page)
 
     def close(self) -> None:
-        """Give the area free."""
+        """Unmap the area."""
         self.words = np.empty(0, np.uint32)
         self._map.close()
 

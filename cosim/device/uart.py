@@ -12,43 +12,43 @@ from hw.rtl.bus import protocol
 from hw.rtl.bus.protocol import Identity, Operation, Reply, Request, Status
 
 BAUD = 115_200
-#: Attempts before a request is given up.
+#: Attempts before a request is abandoned.
 ATTEMPTS = 12
-#: Bits of a byte on the line.
+#: Bits on the line per byte.
 _FRAME_BITS = 10
-#: Answers that mean: not executed, ask again.
+#: Replies that mean: not executed, send again.
 _AGAIN = {Status.BAD_CRC, Status.TIMEOUT, Status.LOST}
 
 
 class Line(Protocol):
-    """What is used of `serial.Serial`."""
+    """The part of `serial.Serial` that is used."""
 
     timeout: float | None
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, fewer after `timeout` seconds."""
+        """Read at most `size` bytes, fewer after `timeout` seconds."""
 
     def write(self, data: bytes, /) -> int | None:
         """Send bytes."""
 
     def close(self) -> None:
-        """Give the line free."""
+        """Close the line."""
 
 
 class Clock(Protocol):
-    """What is used of the module `time`."""
+    """The part of the module `time` that is used."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary start."""
 
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
 
 
 def open_line(port: str, baud: int) -> Line:
-    """Open a serial port, for this process alone; raises `BusError` when that cannot be."""
+    """Open a serial port for exclusive use; raises `BusError` if that fails."""
     try:
-        import serial  # only who has a serial line needs it
+        import serial  # only needed for a serial line
     except ImportError:
         raise BusError("pyserial must be installed for serial ports: pip install pyserial") from None
     try:
@@ -61,11 +61,10 @@ def open_line(port: str, baud: int) -> Line:
 class UartBus:
     """A `cosim.device.Bus` over a serial line.
 
-    `port` is a path, a URL of pyserial, or a line that is open; `patience` the seconds by which an answer may
-    come later than the bytes take on the line, by `clock`. Requests are repeated after errors, up to
-    `ATTEMPTS` times, unless they might have been executed and must not be twice (`UncertainError`). Raises
-    `BusError` when the port cannot be opened or what is there does not answer. `repeats` counts what had to
-    be repeated.
+    `port` is a path, a pyserial URL, or an open line. `patience` is how many seconds a reply may come later
+    than the line's transfer time, as measured by `clock`. Failed requests are repeated up to `ATTEMPTS`
+    times, except one that must not be executed twice and may have been executed already (`UncertainError`).
+    Raises `BusError` if the port cannot be opened or no machine answers. `repeats` counts the repetitions.
     """
 
     def __init__(self, port: str | Line, baud: int = BAUD, patience: float = 0.5, clock: Clock = time):
@@ -124,7 +123,7 @@ class UartBus:
         self._request(Operation.RESET, 0)
 
     def idle(self) -> None:
-        """See `Bus`; nothing to do, as asking takes time enough."""
+        """See `Bus`; does nothing, as polling over the line is slow enough."""
 
     def close(self) -> None:
         """See `Bus`."""
@@ -140,7 +139,7 @@ class UartBus:
     def _request(
         self, operation: Operation, address: int, words: tuple[int, ...] = (), count: int = 0
     ) -> tuple[int, ...]:
-        """The words of the answer to a request that is repeated until it is answered."""
+        """Send a request until it is answered; returns the words of the reply."""
         expected = len(words) if operation.carries_data else count
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -170,7 +169,7 @@ class UartBus:
     def _exchange(
         self, operation: Operation, address: int, words: tuple[int, ...] = (), count: int = 0
     ) -> Reply | None:
-        """The answer to one request; None when none came that is whole."""
+        """Send a request once; returns its reply, or None if no intact reply came."""
         self._tag = (self._tag + 1) % 256
         frame = protocol.encode_request(Request(operation, self._tag, address, words, count))
         answer = protocol.encode_reply(Reply(0, 0, (0,) * (count or len(Identity._fields))))
@@ -183,23 +182,24 @@ class UartBus:
                 if reply.tag == self._tag and self._fits(operation, count, reply):
                     return reply
                 if reply.status in _AGAIN and operation is not Operation.IDENTIFY:
-                    return reply  # its tag may be wrong; what it answers was not executed
+                    return reply  # its tag may be corrupt; the request was not executed
         self._rest = b""
         return None
 
     @staticmethod
     def _fits(operation: Operation, count: int, reply: Reply) -> bool:
-        """Whether an answer has as many words as was asked for."""
+        """Whether a reply has as many words as the request asked for."""
         if reply.status != Status.OK:
             return True
         return len(reply.words) == (len(Identity._fields) if operation is Operation.IDENTIFY else count)
 
     def _connect(self) -> Identity:
-        """Bring both ends to the start of a request, and learn what is there."""
+        """Bring both ends to the start of a request, and identify the device."""
         for attempt in range(ATTEMPTS):
             self.repeats += attempt > 0
             if attempt > 1:
-                # A lost byte is made good by the first attempt; this ends whatever request the device is in.
+                # The first attempt recovers from a lost byte; this ends any request that the device is still
+                # in.
                 self._send(bytes(protocol.MAX_REQUEST_BYTES))
                 self._clock.sleep(protocol.MAX_REQUEST_BYTES * self._byte_seconds)
                 self._drain()
@@ -218,7 +218,7 @@ class UartBus:
         )
 
     def _drain(self) -> None:
-        """Forget all that comes until the line is silent."""
+        """Discard all input until the line is silent."""
         end = self._clock.monotonic() + 4 * self._patience
         while self._receive(self._patience / 10) and self._clock.monotonic() < end:
             pass
@@ -231,7 +231,7 @@ class UartBus:
             raise self._gone(error) from None
 
     def _receive(self, seconds: float) -> bytes:
-        """Some bytes, or none after so many seconds."""
+        """Some bytes, or none after `seconds` seconds."""
         try:
             self._line.timeout = seconds
             first = self._line.read(1)
