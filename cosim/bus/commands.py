@@ -16,8 +16,10 @@ def connect() -> Connection:
 
 
 async def obey(connection: Connection, commands: Any) -> None:
-    """Await methods of `commands` by name, with arguments, and send back results, until the connection
-    closes.
+    """Serve method calls on `commands`, one after the other, until the connection closes.
+
+    Each method is awaited, and its result is sent back. Simulated time stands still between commands. A
+    `TimeoutError` is sent back too; any other exception ends the simulation.
     """
     connection.send((True, None))
     while True:

@@ -83,8 +83,7 @@ class UartSimulation:
 
 
 class SteppedLine:
-    """A line to a simulation whose time passes only during calls; also its clock (`cosim.device.uart.Clock`).
-    """
+    """A line to a simulation whose time passes only during calls; also the `cosim.device.uart.Clock`."""
 
     timeout: float | None = None
 

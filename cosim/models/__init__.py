@@ -1,1 +1,1 @@
-"""Models of a machine without its RTL: results and cycles."""
+"""Models of a machine that need no RTL: its results and its cycles."""

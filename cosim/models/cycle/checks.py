@@ -10,12 +10,12 @@ import numpy as np
 from cosim.job import MachineError, Window
 from hw.config import BufferShape
 
-#: A cycle that never comes: that of everything behind an operation with a fault.
+#: A cycle that never comes: the cycle of everything after an operation with a fault.
 NEVER = 1 << 60
 
 
 class Fault(NamedTuple):
-    """An error and its cycle; `rank` orders errors of one cycle (warps by number, then engines)."""
+    """An error and its cycle; `rank` orders errors of the same cycle (warps by number, then engines)."""
 
     cycle: int
     rank: int
@@ -26,7 +26,7 @@ ENGINE_RANK = 1 << 10
 
 
 def first_above(base: int, step: int, limit: int) -> int:
-    """The smallest n >= 0 with base + n*step >= limit; NEVER when there is none."""
+    """The smallest n >= 0 with base + n*step >= limit, or NEVER if there is none."""
     if base >= limit:
         return 0
     return -(-(limit - base) // step) if step else NEVER
@@ -40,9 +40,9 @@ def permitted(windows: Sequence[Window], *, write: bool) -> list[tuple[int, int]
 def row_outside_windows(
     windows: Sequence[tuple[int, int]], address: int, stride: int, size: int, rows: int
 ) -> int | None:
-    """The first of `rows` rows of `size` bytes that lies wholly in none of the windows.
+    """The first of `rows` rows of `size` bytes that does not lie inside a single window.
 
-    Rows start `stride` bytes apart from `address` on, modulo 2^32; a window is its first and last byte.
+    Rows start `stride` bytes apart from `address` on, modulo 2^32. A window is its first and last byte.
     """
     end = address + (rows - 1) * stride + size - 1
     for low, high in windows:
@@ -59,7 +59,7 @@ def row_outside_windows(
 def byte_outside_buffer(
     shape: BufferShape, target: int, pitch: int, transposed: bool, rows: int, size: int
 ) -> tuple[int, int] | None:
-    """The first byte (row, position), fill bytes counted, of a load to `target` that leaves the buffer.
+    """The first byte (row, position) outside the buffer of a load to `target`, counting fill bytes.
 
     Byte k of row m goes to column target + (m div lanes)*pitch + k; transposed, byte m of row k does.
     """
@@ -78,10 +78,10 @@ def byte_outside_buffer(
 def block_outside(
     a: tuple[int, int, int], b: tuple[int, int, int], grid: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The first block (row, column) of a product that reads columns outside a buffer.
+    """The first block (row, column) of a GEMM that reads columns outside a buffer.
 
-    `a` and `b` hold the last column that block 0 reads, the pitch of blocks, and the buffer's columns; `grid`
-    the block rows and block columns.
+    `a` and `b` hold the last column that block 0 reads, the pitch of blocks, and the buffer's number of
+    columns. `grid` holds the numbers of block rows and block columns.
     """
     down, right = grid
     row, column = first_above(*a), first_above(*b)
@@ -93,13 +93,14 @@ def block_outside(
 def word_outside(
     words: tuple[int, int, int], rows: tuple[int, int], grid: tuple[int, int]
 ) -> tuple[int, int, int] | None:
-    """The first row outside the accumulator that a product drains: block row, block column, row of the block.
+    """The first row that a GEMM drains outside the accumulator: block row, block column, row of the block.
 
     Blocks drain one after the other. `words` holds the first word, the pitch of rows, and the accumulator's
-    words; `rows` the rows of a block and of a block in the last block row; `grid` block rows and columns.
+    number of words. `rows` holds the rows of a block, and of a block in the last block row. `grid` holds the
+    numbers of block rows and block columns.
     """
     (down, right), (word, pitch, limit) = grid, words
-    # Words grow with the row, so the first block row with a bad one is the first whose last block ends badly.
+    # Words grow with the row, so the first bad block row is the first whose last block ends outside.
     by_word = first_above(word + right - 1 + (rows[0] - 1) * pitch, rows[0] * pitch, limit)
     for i in sorted({by_word, down - 1}):
         if i < down:

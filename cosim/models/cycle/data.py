@@ -1,7 +1,7 @@
-"""Contents of memory and buffers when operations issue, which the results of the CGRA depend on.
+"""Contents of memory and buffers at each issue, which the results of the CGRA depend on.
 
-An operation does all that it does when it issues. That is right for programs that order operations which
-touch the same bytes; where they race, the machine may read other bytes than the model.
+An operation takes effect completely when it issues. This is correct for programs that order operations on the
+same bytes. If such operations race, the machine may read other bytes than the model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hw.isa import PARAMETERS
 
 
 class Data:
-    """The memories of a machine in a run; buffers are 0 at the start, as after a reset.
+    """The memories of a machine in a run; buffers start at 0, as after a reset.
 
-    Without `values` only the scratchpad is filled, out of which the grid takes its configurations.
+    Without `values`, only the scratchpad is filled, which holds the configurations of the CGRA.
     """
 
     def __init__(self, config: MachineConfig, job: Job, values: bool):
@@ -31,12 +31,12 @@ class Data:
             getattr(self.memories, name).fill(0)
 
     def perform(self, operation: Operation, fetched: Sequence[int], parameters: Sequence[int]) -> None:
-        """Do what an operation does to memory; launches of the grid are left to the grid."""
+        """Apply an operation to memory; launches of the CGRA are left to its own model."""
         spec = isa.INSTRUCTIONS[operation.name]
         if spec.engine == "cgra" or not (self.values or spec.engine == "load_c"):
             return
         values = {o.name: value for o, value in zip(spec.operands, fetched, strict=True)}
         values |= {name: parameters[PARAMETERS[name].index] for name in spec.parameters}
-        # The engine finds the error, and when it stops the machine.
+        # The engine model finds the error, and the cycle in which it stops the machine.
         with contextlib.suppress(OperationError):
             self.memories.perform(operation.name, values)

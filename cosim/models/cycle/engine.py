@@ -21,6 +21,6 @@ class EngineModel:
         self.fault: Fault | None = None
 
     def fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
-        """An error, unless there is one that comes earlier, or in the same cycle and was told first."""
+        """Record an error, unless one is known that is earlier, or was recorded first in its cycle."""
         if self.fault is None or cycle < self.fault.cycle:
             self.fault = Fault(cycle, ENGINE_RANK + self.number, MachineError(cause, warp, pc))

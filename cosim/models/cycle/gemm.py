@@ -1,4 +1,4 @@
-"""The GEMM array: fixed durations once an operation is taken, and the cycles of its accumulator reads."""
+"""The GEMM array: an operation's durations are fixed once it is taken, and so are its accumulator reads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _KEY = itemgetter(M, N, A_PITCH, B_PITCH, C_PITCH)
 
 
 class BankReads:
-    """Accumulator reads of an operation from the first of them on, in banks `low` to `high`.
+    """Accumulator reads of an operation, counted in cycles from its first, in banks `low` to `high`.
 
-    `grid` is block rows and columns, `rows` those of a block and of a block in the last block row,
-    `words` the first accumulator word and the pitch of rows; words beyond the last of `banks` are none.
+    `grid` holds block rows and columns. `rows` holds the rows of a block, and of a block in the last block
+    row. `words` holds the first accumulator word and the pitch of rows. Words after the last of `banks` do
+    not count.
     """
 
     __slots__ = ("_by_bank", "_shape", "high", "low")
@@ -83,7 +84,7 @@ _LAST = attrgetter("last")
 
 
 class Drains:
-    """All accumulator reads known so far, in order of time."""
+    """All accumulator reads known so far, in time order."""
 
     def __init__(self) -> None:
         self._by_bank: defaultdict[int, list[Drain]] = defaultdict(list)
@@ -109,10 +110,10 @@ class Drains:
 
 
 class GemmPlan(NamedTuple):
-    """What an operation does, in cycles from its first read: all of it is fixed by its operands.
+    """Timing of an operation in cycles from its first column read; its operands determine all of it.
 
-    `last` is when the last block starts to read; `bad` when a block that must not be executed would, `beyond`
-    when a row would go beyond the accumulator. Whichever comes first happens.
+    In cycle `last`, the last block starts to read. In `bad`, a block with columns outside a buffer would
+    start, and in `beyond`, a row would be drained outside the accumulator. Whichever comes first happens.
     """
 
     wrong: bool
@@ -125,7 +126,7 @@ class GemmPlan(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        """Whether operands or the end of a buffer make it fail, whatever else happens."""
         return self.wrong or self.bad is not None or self.beyond is not None
 
 
@@ -136,13 +137,13 @@ class GemmModel(EngineModel):
         super().__init__("gemm", config)
         self.drains = drains
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
-        self._over = False  # nothing is taken behind a fault of what is read
+        self._over = False  # after a fault of a read, no operation is taken
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
         self._plans: dict[tuple[object, ...], GemmPlan | None] = {}  # operations repeat
 
     def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> GemmPlan | None:
-        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        """Plan an operation from its operands and the warp's parameters; None if an operand is too large."""
         key = (*fetched, *_KEY(params))
         try:
             return self._plans[key]
@@ -152,10 +153,10 @@ class GemmModel(EngineModel):
             return plan
 
     def issue(self, t: int, warp: int, pc: int, plan: GemmPlan, fetched: Sequence[int]) -> Drain | None:
-        """Add the operation that issues in cycle `t`; returns its accumulator reads.
+        """Add the operation that issues in cycle `t`; returns its accumulator reads, or None if it has none.
 
-        One that fails in a later block or row reads like others until it does: the machine stops before what
-        would come then. None where nothing is read.
+        An operation that fails in a later block or row makes the reads of a good one until it fails, as the
+        machine stops before the rest would come.
         """
         wrong, bad, beyond, plan_last, rest, work, reads = plan
         start, done, drain = NEVER, NEVER, None
@@ -176,8 +177,8 @@ class GemmModel(EngineModel):
                 end = first + plan_last + k
                 last = end + TIMING.gemm_drain + rest - 1
                 if beyond is not None:
-                    # Drains are behind reads: what follows is read, and may fail, before this does.
-                    # In one cycle that of a row counts.
+                    # Rows drain after their reads, so a later block may fail before this row does. In the
+                    # same cycle, the row's error counts.
                     last = first + beyond
                     self.fail(last, Cause.BUFFER_RANGE, warp, pc)
                 if bad is not None:
@@ -199,7 +200,7 @@ class GemmModel(EngineModel):
         return drain
 
     def _plan(self, operands: Sequence[int], params: Sequence[int]) -> GemmPlan:
-        """What an operation does; `wrong` when an operand is zero."""
+        """Plan an operation; `wrong` if an operand is zero."""
         a, b, c, k = operands
         m, n, pitch = params[M], params[N], params[C_PITCH]
         if m == 0 or n == 0 or k == 0:
@@ -224,7 +225,7 @@ class GemmModel(EngineModel):
         beyond = None if row is None else begins(*row[:2]) + k + TIMING.gemm_drain + row[2]
         if outside is not None and row is not None and outside <= row[:2]:
             beyond = None  # that block is never executed
-        # Block rows behind that of the first failure do not come to read the accumulator.
+        # Block rows after the first failure never read the accumulator.
         reached = min([down, *(at[0] + 1 for at in (outside, row) if at is not None)])
         rows = (full, rest if reached == down else full)
         last = begins(down - 1, right - 1)

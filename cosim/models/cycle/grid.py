@@ -1,7 +1,7 @@
-"""The CGRA: the effects of a launch are known when it issues, and its cycles as time goes on.
+"""The CGRA: the effects of a launch are known when it issues, its cycles only as time goes on.
 
-Storer and array come before the grid at every bank, and what they read depends on warps that may wait for
-the grid. So launches are followed only as far as nothing can change any more (`advance`): the machine knows
+Storer and array have priority over the CGRA at every bank, and their reads depend on warps that may wait for
+the CGRA. So launches are followed only as far as nothing can change any more (`advance`); the machine knows
 how far that is. Values do not depend on cycles, as long as programs order their operations (`grid_steps`).
 Source: docs/cgra.md, "The `cgra` operation".
 """
@@ -38,12 +38,13 @@ SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 @dataclass(slots=True)
 class Launch:
-    """One operation: what it does, fixed when it issues, and how far its cycles are known.
+    """One launch: its effects, fixed when it issues, and how far its cycles are known.
 
-    `words` are loaded; `lead` cycles after the last request (after it was taken, if there is none) the first
-    step begins, or there is an error. `cause` is that of the error, after the steps of `work` if it has any.
-    `start` is known when it is taken. `total` are the undisturbed cycles before each step and behind the
-    last, `begins` when earlier steps begin. Once it is `ready`, step `step` begins in `cycle`.
+    It loads `words` words. The first step or the error comes `lead` cycles after the last request, or after
+    the launch was taken if it loads none. `cause` is the error, after the steps of `work` if there are any.
+    `start` is set when the launch is taken. `total` has the undisturbed cycles before each step and after the
+    last, `begins` the cycles in which earlier steps began. Once the launch is `ready`, step `step` begins in
+    `cycle`.
     """
 
     issued: int
@@ -62,10 +63,10 @@ class Launch:
 
 
 class CgraModel(EngineModel):
-    """The schedule of the grid.
+    """The schedule of the CGRA.
 
-    Cycles are NEVER as long as they are not known. In no cycle before `due` does a launch end that has not
-    ended yet, or stop with an error.
+    Unknown cycles are NEVER. No launch ends or stops with an error before cycle `due`, except those that have
+    already ended.
     """
 
     stall_memory = words = 0
@@ -83,19 +84,19 @@ class CgraModel(EngineModel):
         self._ended = 0  # launches that are complete
         self._loaded: Loaded | None = None
         self._state = [0] * len(registers(fabric))
-        #: Without values launches of equal configurations and scalars do the same.
+        #: Without values, launches with equal configurations and scalars do the same.
         self._known: dict[tuple[object, tuple[int, ...], int], Work] = {}
         self._scratch = memories.scratch
         self._spaces = memories.spaces
         storer.observed = True
 
     def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> list[int] | None:
-        """Operands and further scalars, by fetched operands and parameters; None: one is too large."""
+        """Operands and further scalars of an operation; None if an operand is too large."""
         operands = operation.operands(fetched)
         return None if operands is None else [*operands, *(params[i] for i in SCALARS)]
 
     def issue(self, t: int, warp: int, pc: int, plan: list[int], fetched: Sequence[int]) -> None:
-        """Add the operation that issues in cycle `t`, and do what it does to the output buffer."""
+        """Add the operation that issues in cycle `t`, and apply its stores to the output buffer."""
         self.starts.append(NEVER)
         self.completions.append(NEVER)
         if self.fault is None:
@@ -120,10 +121,10 @@ class CgraModel(EngineModel):
         return words, cycles + checking(self.fabric, arrays), work, cause
 
     def _done(self, loaded: Loaded, scalars: list[int], iterations: int) -> tuple[int, Work | None, int]:
-        """The number of the first array that is wrong, else what a launch does; the number of arrays."""
+        """The number of the first invalid array, or the work of the launch; and the number of arrays."""
         key = loaded.code.run, tuple(scalars[p.scalar] for p in loaded.configuration.patches), iterations
         if not self.values and key in self._known:
-            # Offsets change where others disturb a launch.
+            # Offsets change where other engines disturb a launch.
             return 0, self._known[key].again(), len(loaded.configuration.arrays)
         configuration = patched(loaded.configuration, scalars)
         count = len(configuration.arrays)
@@ -137,7 +138,7 @@ class CgraModel(EngineModel):
 
     @property
     def latest(self) -> OperationWork | None:
-        """What the operation that has issued last has to do; None if it fails."""
+        """The work of the latest operation to issue; None if it fails."""
         if self.fault is not None:
             return None
         launch = self.launches[-1]
@@ -145,7 +146,7 @@ class CgraModel(EngineModel):
         return OperationWork(steps, steps, launch.words + launch.lead)
 
     def _take(self) -> None:
-        """Take the launch behind those that have ended."""
+        """Take the next launch."""
         launch = self.launches[self._ended]
         before = self.completions[self._ended - 1] if self._ended else -1
         launch.start = self.starts[self._ended] = max(launch.issued + TIMING.enqueue, before + 1)
@@ -155,9 +156,10 @@ class CgraModel(EngineModel):
         self.due = launch.start + launch.words + launch.lead + int(launch.total[-1]) - 1
 
     def advance(self, last: int) -> bool:
-        """Follow the launch that was taken, the reads of others up to cycle `last` being known.
+        """Follow the launch in progress; the reads of other engines are known up to cycle `last`.
 
-        Returns whether it ended: others may have waited for that, and now read where they did not before.
+        Returns whether the launch ended: warps may have waited for that, and now cause reads that were not
+        known.
         """
         launch = self.launches[self._ended]
         self._follow(launch, last)
@@ -167,7 +169,7 @@ class CgraModel(EngineModel):
             return False
         self.due = NEVER
         if launch.cause is not Cause.NONE:
-            # Wrong arrays and indices are told of in the cycle after.
+            # Invalid arrays and indices are reported one cycle later.
             cycle = launch.cycle + (launch.cause is not Cause.BITSTREAM)
             self.fail(cycle, launch.cause, launch.warp, launch.pc)
             return True
@@ -181,7 +183,7 @@ class CgraModel(EngineModel):
         return True
 
     def _follow(self, launch: Launch, last: int) -> None:
-        """Follow one launch up to the first cycle of a step that does not end until `last`."""
+        """Follow one launch to the start of the first step that does not end by `last`."""
         if not launch.ready:
             requested = launch.start
             if launch.words:
@@ -194,13 +196,13 @@ class CgraModel(EngineModel):
             _steps(launch, launch.work, busy, last)
 
     def outputs(self, last: int) -> list[Output]:
-        """Everything that was stored in the output buffer in cycles up to `last`, which are all known."""
+        """All stores to the output buffer in cycles up to `last`, which are all known."""
         found: list[Output] = []
         for number, launch in enumerate(self.launches):
             work = launch.work
             if work is None or launch.start == NEVER:
                 continue
-            if number == self._ended:  # an error has stopped it
+            if number == self._ended:  # stopped by an error
                 self._follow(launch, last)
                 found += self._begun(launch, work, last)
             known = np.flatnonzero(work.stores & (work.step < launch.step))
@@ -208,7 +210,7 @@ class CgraModel(EngineModel):
         return sorted(found)
 
     def _begun(self, launch: Launch, work: Work, last: int) -> Iterator[Output]:
-        """What was stored in a step that has begun and not ended."""
+        """The stores of a step that has begun and not ended."""
         if not launch.ready or launch.step == work.steps or launch.cycle > last:
             return
         busy = Busy(self.storer, self.drains, work.resources, launch.cycle, last)
@@ -219,7 +221,7 @@ class CgraModel(EngineModel):
 
 
 def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:
-    """Follow steps, a whole stretch at a time where nobody else reads, as long as they end until `last`."""
+    """Follow steps that end by `last`; a stretch without reads of other engines is followed at once."""
     total = launch.total
     while launch.step < work.steps:
         step, cycle = launch.step, launch.cycle
@@ -245,35 +247,36 @@ def loading(fabric: Fabric) -> int:
 
 
 def patching(fabric: Fabric, patches: int) -> int:
-    """Cycles behind loading, or behind the taking of a launch that keeps its configuration, for the patches.
+    """Cycles for the patches, after loading, or after taking a launch that keeps its configuration.
 
-    In a pipelined fabric another one is between arrays and their checks.
+    A pipelined fabric needs one more, between arrays and their checks.
     """
     return 1 + patches + fabric.pipelined
 
 
 def checking(fabric: Fabric, arrays: int) -> int:
-    """Cycles behind the patches before the first step; in a pipelined fabric one before its accesses, too."""
+    """Cycles after the patches before the first step; a pipelined fabric needs one more for accesses."""
     return max(TIMING.grid_checks, arrays) + fabric.pipelined
 
 
 def least_cycles(words: Sequence[int], fabric: Fabric, steps: int, *, loads: bool) -> int:
-    """The cycles of a launch of so many steps that nothing disturbs, until the next one can be taken.
+    """Cycles of an undisturbed launch of `steps` steps, until the next one can be taken.
 
-    `words` are its configuration, which is loaded before if `loads`.
+    `words` is its configuration, which is loaded first if `loads`.
     """
     _, arrays, patches = split_sizes(words[SIZES])
     before = len(words) + loading(fabric) if loads else 0
-    # It completes in the cycle behind its last step, and the next one is taken in the one behind that.
+    # It completes in the cycle after its last step, and the next one is taken in the cycle after that.
     return before + patching(fabric, patches) + checking(fabric, arrays) + steps + 1
 
 
 def load(
     scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool
 ) -> tuple[int, Loaded | None]:
-    """Words that the grid requests from an address in the scratchpad, and what is there `loading` later.
+    """Number of words that the CGRA requests from an address in the scratchpad, and the configuration there.
 
-    None where something is wrong; `values` as `code_of` has it.
+    The configuration is what the scratchpad holds `loading` cycles later; None if it is invalid. `values` is
+    passed to `code_of`.
     """
     for at, right in enumerate(_header(scratch, address, fabric)):
         if not right:
@@ -290,7 +293,7 @@ def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:
 
 
 def _header(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Iterator[bool]:
-    """Whether the words that are looked at one by one can be."""
+    """Whether each header word is valid, in the order in which they are checked."""
     yield address < len(scratch) and _word(scratch, address) == MAGIC << 16 | VERSION << 8
     yield _word(scratch, address + 4) == fabric.hash
     size = _word(scratch, address + 8)

@@ -13,12 +13,12 @@ from cosim.models.cycle.storer import StorerModel
 from hw.fabric.bitstream import ACC, SCRATCH
 
 SCRATCHPAD = Resource(SCRATCH, 0)
-#: A cycle behind all others.
+#: A cycle after all others.
 BEYOND = 1 << 62
 
 
 class Busy:
-    """Cycles from `first` to `last` in which others read any of `wanted`."""
+    """Cycles from `first` to `last` in which other engines read any of `wanted`."""
 
     def __init__(
         self, storer: StorerModel, drains: Drains, wanted: Collection[Resource], first: int, last: int
@@ -40,16 +40,16 @@ class Busy:
             self._cycles[what].update(cycles)
 
     def at(self, what: Resource, cycle: int) -> bool:
-        """Whether others read in a cycle."""
+        """Whether another engine reads `what` in `cycle`."""
         return cycle in self._cycles[what]
 
     def next(self, cycle: int) -> int:
-        """The first cycle from `cycle` on in which any of them is read."""
+        """The first cycle from `cycle` on in which any of the wanted resources is read."""
         at = bisect_left(self._any, cycle)
         return self._any[at] if at < len(self._any) else BEYOND
 
     def free(self, what: Resource, cycle: int, n: int) -> int:
-        """The n-th (from 1) cycle from `cycle` on in which nobody else reads `what`."""
+        """The n-th (from 1) cycle from `cycle` on in which no other engine reads `what`."""
         for blocked in sorted(c for c in self._cycles[what] if c >= cycle):
             if blocked >= cycle + n:
                 break

@@ -1,7 +1,7 @@
-"""What a launch of the CGRA does to memory in each step, and how long each step takes without conflicts.
+"""The accesses of a launch of the CGRA in each step, and the length of each step without conflicts.
 
 Values do not depend on time: a step takes as long as its accesses need, and nothing else changes. So a launch
-is executed as soon as it issues, and its cycles follow when those of storer and array are known (`grid`).
+is executed as soon as it issues, and its cycles follow once those of storer and array are known (`grid`).
 Source: docs/cgra.md, "Memory ports and freezing".
 """
 
@@ -22,16 +22,16 @@ from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, Configuration
 from hw.semantics import MASK
 
-#: Bits of spaces, of banks of any of them, and of lines (`hw.config` has the greatest sizes).
+#: Bits of a space, of a bank in it, and of a line (`hw.config` has the largest sizes).
 SPACE_BITS, BANK_BITS, LINE_BITS = 2, 5, 20
 
 Numbers = npt.NDArray[np.int64]
 
 
 class Access(NamedTuple):
-    """An access in a step, of so many `banks` from `bank` on: `line` is what each of them serves at once.
+    """An access in a step to `banks` adjacent banks from `bank` on; `line` is the line it needs of each.
 
-    That is a row of the accumulator, elsewhere a word.
+    A line is what a bank serves at once: a row of the accumulator, or a word of another space.
     """
 
     pe: int
@@ -43,30 +43,31 @@ class Access(NamedTuple):
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The space and every bank."""
+        """All (space, bank) pairs of the access."""
         return [(self.space, bank) for bank in range(self.bank, self.bank + self.banks)]
 
 
 class Resource(NamedTuple):
-    """What others may be reading: a whole buffer (bank 0), or a bank of the accumulator."""
+    """What other engines may be reading: a whole buffer (bank 0), or a bank of the accumulator."""
 
     space: int
     bank: int
 
 
 def resource(access: Access) -> Resource:
-    """What a load shares with storer and array."""
+    """The resource that a load shares with storer and array."""
     return Resource(access.space, access.bank if access.space == ACC else 0)
 
 
 @dataclass
 class Work:
-    """All accesses of a launch, by step and PE, and what comes of them where nobody else reads.
+    """All accesses of a launch, by step and PE, and their timing if no other engine reads.
 
-    `steps` are executed; `failed` when the one after them has an error. `duration` has the cycles of every
-    step. The others have an element per access: of banks as `Access` has them; `offset` is, of a store, the
-    cycle in which it is served, counted from the first of its step, `address` that of lane 0, `size` the
-    bytes of an element, `value` what each lane stores, and `mask` has a bit for each lane that does.
+    `steps` steps are executed; `failed` says that the next one has an error. `duration` has the cycles of
+    each step. The other fields have one element per access; `space` to `banks` are those of `Access`. For a
+    store, `offset` is the cycle in which it is served, counted from the step's first cycle; `address` is the
+    address in lane 0; `size` is the bytes of an element; `value` has what each lane stores; `mask` has a bit
+    for each lane that stores.
     """
 
     steps: int
@@ -87,19 +88,19 @@ class Work:
 
     @cached_property
     def resources(self) -> frozenset[Resource]:
-        """What the loads of all steps read."""
+        """The resources that the loads of all steps read."""
         places = self.space << BANK_BITS | np.where(self.space == ACC, self.bank, 0)
         found = np.unique(places[~self.stores]).tolist()
         return frozenset(Resource(*divmod(place, 1 << BANK_BITS)) for place in found)
 
     def again(self) -> Work:
-        """The same for another launch."""
+        """A copy for another launch."""
         made = replace(self, offset=self.offset.copy())
         made.__dict__["resources"] = self.resources
         return made
 
     def outputs(self, known: npt.NDArray[np.intp], cycles: Numbers) -> Iterator[Output]:
-        """What some stores, by number, store in these cycles: one for each lane that does."""
+        """The outputs of the stores with numbers `known`, served in `cycles`; one per storing lane."""
         mask, value = self.mask[known], self.value[known]
         for lane in range(value.shape[1]):
             own = np.flatnonzero(mask >> lane & 1)
@@ -108,7 +109,7 @@ class Work:
             yield from map(Output._make, zip(*(column.tolist() for column in columns), strict=True))
 
     def accesses(self, step: int) -> tuple[int, list[Access]]:
-        """The accesses of a step, and the number of the first of them."""
+        """The number of a step's first access, and all its accesses."""
         low, high = np.searchsorted(self.step, [step, step + 1]).tolist()
         columns = (self.pe, self.stores, self.space, self.bank, self.line, self.banks)
         return low, [Access(*row) for row in zip(*(c[low:high].tolist() for c in columns), strict=True)]
@@ -117,7 +118,7 @@ class Work:
 def play(accesses: Sequence[Access], begin: int, busy: Callable[[Resource, int], bool]) -> list[int]:
     """The cycles in which the accesses of a step that begins in `begin` are served.
 
-    `busy` says in which cycles others read.
+    `busy` says in which cycles other engines read.
     """
     served = [-1] * len(accesses)
     cycle = begin
@@ -153,7 +154,7 @@ def execute(
     spaces: Mapping[int, memoryview],
     iterations: int,
 ) -> Work:
-    """Execute a launch (see `launch`), and find how long its steps take where nobody else reads."""
+    """Execute a launch (see `launch`), and compute the length of its steps if no other engine reads."""
     done = launch(configuration, code, state, spaces, iterations)
     lanes = configuration.fabric.lanes
     parts: list[Numbers] = []
@@ -167,7 +168,7 @@ def execute(
             line = address // config.derived.acc_word_bytes
             bank, count = line // config.derived.acc_bank_words, 1
         else:
-            # The banks of an access are neighbours, and the same line of all is a row of words.
+            # The banks of an access are adjacent, and the same line of all banks forms a row of words.
             line, bank = np.divmod(address // 4, banks(config, array.space))
             count = max(1, site.lanes * size // 4)
         mask = done.masks(number, site)
@@ -203,26 +204,26 @@ def execute(
 
 
 def banks(config: MachineConfig, space: int) -> int:
-    """How many banks the grid sees in a buffer."""
+    """Number of banks of a buffer, as the CGRA sees it."""
     shape = config.derived.scratch if space == SCRATCH else config.derived.out
     return max(1, shape.banks // 4)
 
 
 def _undisturbed(work: Work) -> None:
-    """Set `duration` and `offset` of a launch that nobody disturbs."""
-    # Every access, as often as it has banks.
+    """Set `duration` and `offset` of an undisturbed launch."""
+    # Each access, repeated for each of its banks.
     each = np.repeat(np.arange(len(work.step)), work.banks)
     step, space, line = (x[each] for x in (work.step, work.space, work.line))
     bank = work.bank[each] + np.arange(len(each)) - np.repeat(np.cumsum(work.banks) - work.banks, work.banks)
     reads, stores = np.flatnonzero(~work.stores[each]), np.flatnonzero(work.stores[each])
-    # A bank serves one line per cycle for reading: as many cycles as it has lines.
+    # A bank serves loads of one line per cycle, so it needs as many cycles as there are lines.
     key: Numbers = step[reads]
     for column, bits in ((space, SPACE_BITS), (bank, BANK_BITS), (line, LINE_BITS)):
         key = key << bits | column[reads]
     lines: Numbers = np.unique(key)
     groups, counts = np.unique(lines >> LINE_BITS, return_counts=True)
     np.maximum.at(work.duration, groups >> BANK_BITS + SPACE_BITS, counts)
-    # And one store: the n-th of a bank in the n-th cycle.
+    # A bank serves one store per cycle: its n-th store in the n-th cycle.
     order = stores[np.lexsort((each[stores], bank[stores], step[stores]))]
     if order.size:
         group = np.stack([step[order], bank[order]])
@@ -230,7 +231,7 @@ def _undisturbed(work: Work) -> None:
         number = np.arange(order.size) - np.repeat(fresh, np.diff(np.r_[fresh, order.size]))
         work.offset[each[order]] = number
         np.maximum.at(work.duration, step[order], number + 1)
-    # Stores wait for loads of the same word, and accesses of several banks for all of them.
+    # Stores wait for loads of the same word, and accesses to several banks wait for all of them.
     out = reads[space[reads] == OUT]
     loaded, written = (step[x] << 32 | line[x] << BANK_BITS | bank[x] for x in (out, stores))
     several = np.unique(work.step[work.banks > 1])

@@ -1,4 +1,4 @@
-"""A loader: every operation in closed form, since it waits only for its port and its own past."""
+"""A loader. Each operation has a closed form, since it waits only for its port and earlier operations."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ IN_FLIGHT = TIMING.in_flight
 
 
 class LoadPlan(NamedTuple):
-    """What an operation does, apart from its address (of which only the alignment counts).
+    """What an operation does, apart from its address (only the alignment matters).
 
-    Rows start `stride` bytes apart, the last byte lies `span` behind the first if addresses do not wrap.
-    `fill` fill beats follow each row; rows of `tail_beats` fill beats follow the last one.
-    `after` beats in all follow the last memory beat, `moved` is the number of all beats. `outside` is the row
-    and beat of the first byte outside the buffer.
+    Rows start `stride` bytes apart; the last byte is `span` bytes after the first if addresses do not wrap.
+    `fill` fill beats follow each row, and rows of `tail_beats` fill beats follow the last one. `after` beats
+    in all follow the last memory beat; `moved` is the number of all beats. `outside` is the row and beat of
+    the first byte outside the buffer.
     """
 
     wrong: bool
@@ -53,12 +53,12 @@ class LoadPlan(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        """Whether operands or the end of a buffer make it fail, whatever else happens."""
         return self.wrong or self.outside is not None
 
 
 class LoaderModel(EngineModel):
-    """The schedule of one loader; `busy`, `stall_memory` and `words` count as the counters do."""
+    """The schedule of one loader; `busy`, `stall_memory` and `words` are its counters."""
 
     def __init__(self, name: str, config: MachineConfig, port: Port, windows: Sequence[Window]):
         super().__init__(name, config)
@@ -68,8 +68,8 @@ class LoaderModel(EngineModel):
         self.width, self.port, self.windows = config.port_bytes(name), port, permitted(windows, write=False)
         self.always = port.period == 1
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
-        self._over = False  # an error of the requests stops them
-        self._free = 0  # the cycle behind e of the last beat so far, or behind the last step of patches
+        self._over = False  # a request error stops all requests
+        self._free = 0  # the cycle after e of the last beat so far, or after the last step of patches
         self._passed = 0  # x of the last beat so far
         self._written = -1  # y of the last beat so far
         # Operations repeat, at other addresses.
@@ -78,7 +78,7 @@ class LoaderModel(EngineModel):
     def plan(
         self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
     ) -> LoadPlan | Patches | None:
-        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        """Plan an operation from its operands and the warp's parameters; None if an operand is too large."""
         memory, target, outer, inner = fetched
         name = operation.name
         patches = name == "load_b_conv"
@@ -140,13 +140,14 @@ class LoaderModel(EngineModel):
         self._complete(self._passed + self.port.latency)
 
     def _complete(self, written: int) -> None:
-        """Add the completion of an operation whose last beat is written in a cycle; none behind a fault."""
+        """Add the completion of an operation whose last beat is written in `written`; NEVER after a fault."""
         self._written = written
         self.completions.append(NEVER if self.fault is not None else written + TIMING.load_write)
 
     def _issue_patches(self, plan: Patches, enter: int, memory: int, warp: int, pc: int) -> None:
-        """Add an operation that forms patches, the first step of which happens in cycle `enter`."""
-        # Steps of the setup are not written: as if they were, the first of the others is step `conv_setup`.
+        """Add an operation that forms patches; its first step happens in cycle `enter`."""
+        # Setup steps write nothing. `written` counts as if they did, so that step `conv_setup` is the first
+        # write.
         outside, written = plan.outside, max(enter + 2, self._written + 1 - TIMING.conv_setup)
         if plan.wrong:
             self._refuse(enter, Cause.OPERAND, warp, pc)
@@ -170,16 +171,16 @@ class LoaderModel(EngineModel):
         self._complete(last)
 
     def _refuse(self, enter: int, cause: Cause, warp: int, pc: int) -> None:
-        """An error of the beat or step that would enter in a cycle: nothing is taken behind it."""
+        """Record an error of the beat or step that would enter in `enter`; nothing is taken after it."""
         self.fail(enter + TIMING.load_error, cause, warp, pc)
         self._over = True
 
     def _fail_write(self, written: int, warp: int, pc: int) -> None:
-        """An error of what would be written in a cycle."""
+        """Record an error of a write in cycle `written`."""
         self.fail(written + TIMING.load_write - 1, Cause.BUFFER_RANGE, warp, pc)
 
     def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
-        """The first step of an operation that finds its row outside the windows."""
+        """The first step of an operation whose row is outside the windows."""
         first, last = memory + plan.low, memory + plan.high
         for low, high in self.windows:
             if low <= first and last <= high:
@@ -187,14 +188,14 @@ class LoaderModel(EngineModel):
         return plan.outside_windows(self.windows, memory)
 
     def _find_faults(self, plan: LoadPlan, enter: int, row: int | None, warp: int, pc: int) -> None:
-        """The errors of an operation of which `row` is the first row outside the windows."""
+        """Find the errors of an operation; `row` is its first row outside the windows."""
         if plan.wrong:
             self._refuse(enter, Cause.OPERAND, warp, pc)
             return
         at = plan.outside
         if at is not None and (row is None or at < (row, 0)):
-            # Written when it is answered; what follows is requested, and may fail, before.
-            # Of one cycle this counts.
+            # The write comes with the answer, so a later beat may be requested and fail before. In the same
+            # cycle, the error of the write counts.
             x = self._reach(plan, enter, *at)
             in_memory = at[0] < plan.beats.rows and at[1] < plan.beats.count(at[0])
             x = self.port.after(x + 1, 1) if in_memory else x + 1
@@ -205,7 +206,7 @@ class LoaderModel(EngineModel):
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int
     ) -> LoadPlan:
-        """What an operation does; `wrong` when its operands do not fit together."""
+        """Plan an operation; `wrong` if its operands do not fit together."""
         memory, target, outer, inner = operands
         lanes, banks, width = self.shape.lanes, self.shape.banks, self.width
         transposed = name.endswith("_t")
@@ -231,7 +232,7 @@ class LoaderModel(EngineModel):
         return LoadPlan(wrong, stride, span, beats, fill, tail_beats, after, moved, outside)
 
     def _pass_rows(self, plan: LoadPlan, x: int, rows: int) -> int:
-        """Pass of the last beat of the first `rows` rows with their fill beats, the first entering in `x`."""
+        """Cycle in which the first `rows` rows and their fill beats have passed; the first enters in `x`."""
         beats, fill = plan.beats, plan.fill
         if rows == 0:
             return x
@@ -244,7 +245,7 @@ class LoaderModel(EngineModel):
         return x
 
     def _reach(self, plan: LoadPlan, x: int, row: int, beat: int) -> int:
-        """The cycle in which a beat enters, when the first beat of the operation enters in `x`."""
+        """The cycle in which a beat enters, if the first beat of the operation enters in `x`."""
         beats = plan.beats
         x = self._pass_rows(plan, x, min(row, beats.rows))
         if row >= beats.rows:

@@ -1,10 +1,10 @@
 """The event queue of the cycle model: instruction issues and signal deliveries in time order.
 
-Warps take turns; in a turn an instruction issues, then a signal fires: a token, room in a queue and room for
-a signal that appear in cycle t count from t + 1 on. Completions need no events of their own; engines know
-them ahead, and whoever is held by one is woken in the first turn behind it. Nor do waits and signals of
-channels that one warp uses alone (see `sharing`): they issue as soon as it is known when.
-Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
+Warps take turns; in a turn first an instruction issues, then a signal fires. A token, room in a queue, or
+room for a signal that appears in cycle t counts from t + 1 on. Completions are not events: the engine models
+know them ahead, and a warp held by one wakes in its first turn after it. Waits and signals of channels that a
+single warp uses are not events either (see `sharing`): they issue as soon as their cycle is known. Only the
+CGRA must be followed: nothing that happens from a cycle on changes what other engines read before it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from hw.isa import Cause
 from hw.semantics import MASK
 
 ISSUE, FIRE = 0, 1
-# Members of enumerations that the loop below names often; a look-up of each costs more than a comparison.
+# Enumeration members that the loop below uses often; looking one up costs more than comparing it.
 HELD, TURN, HALT, FAULT = Stop.HELD, Stop.TURN, Stop.HALT, Stop.FAULT
 
 Engine = LoaderModel | GemmModel | StorerModel | CgraModel
 
 
 class Machine:
-    """One run of a job: warps, channels, engines, and the heap of what comes next."""
+    """One run of a job: warps, channels, engines, and the heap of coming events."""
 
     def __init__(self, config: MachineConfig, job: Job, values: bool):
         self.config, self.job = config, job
@@ -75,12 +75,12 @@ class Machine:
         }
         self.depth = config.queue_depth
         self.heap: list[tuple[int, int, int, int]] = []
-        self.now = 0  # nothing issues before
+        self.now = 0  # nothing issues before this cycle
         self.faults: list[Fault] = []
         self.stop = NEVER - 1
 
     def run(self) -> Fault | None:
-        """Play everything until all is done or an error stops the machine; returns that error."""
+        """Process all events until the job is done or an error stops the machine; returns that error."""
         for warp in self.warps.values():
             warp.start()
             self._plan_issue(warp)
@@ -131,7 +131,7 @@ class Machine:
         return Fault(NEVER, 0, MachineError(Cause.WATCHDOG, held[0].index, held[0].pc))
 
     def _plan_issue(self, warp: Warp) -> None:
-        """Plan what a warp that has run ahead does next, unless something will come that makes it go on."""
+        """Plan the next event of a warp that has run ahead, unless another event will wake it."""
         if warp.stop is HELD:
             kind, channel = warp.held[0], warp.held[7]
             if kind == p.WAIT and channel.alone:
@@ -149,7 +149,7 @@ class Machine:
 
     @staticmethod
     def _fits(warp: Warp) -> bool:
-        """Whether no operand is too wide: known in the first turn, held or not."""
+        """Whether all operands fit their fields; this is decided in the first turn, held or not."""
         operation: Operation = warp.held[7]
         warp.fetched = operation.fetch(warp.registers)
         warp.plan = operation.engine.plan(operation, warp.fetched, warp.parameters)
@@ -160,19 +160,19 @@ class Machine:
         self.stop = min(self.stop, cycle)
 
     def _wake(self, warp: Warp, cycle: int) -> None:
-        """Plan an attempt to issue in the first turn from `cycle` on; earlier plans are void."""
+        """Plan an attempt to issue in the first turn from `cycle` on; earlier plans become invalid."""
         warp.version += 1
         if cycle < NEVER:
             cycle = warp.turn(cycle)
             heapq.heappush(self.heap, (cycle, ISSUE, warp.index, warp.version))
 
     def _issue(self, warp: Warp, t: int) -> None:
-        """Issue the held instruction of a warp in cycle `t`, run ahead, and plan what comes next."""
+        """Issue the held instruction of a warp in cycle `t`, run ahead, and plan the next event."""
         warp.stop = warp.issue(t)
         self._plan_issue(warp)
 
     def _attempt(self, warp: Warp, t: int) -> None:
-        """Issue the held instruction of a warp in cycle `t` if others do not hold it, or plan to."""
+        """Issue the held instruction of a warp in cycle `t`, or plan the next attempt if it is still held."""
         if warp.held[0] == p.WAIT:
             self._attempt_wait(warp, t)
             return
@@ -194,7 +194,7 @@ class Machine:
             self._issue(warp, t)
 
     def _earliest(self, warp: Warp, t: int) -> int:
-        """The first turn from cycle `t` on in which nothing known holds the operation of a warp."""
+        """The first turn from cycle `t` on in which nothing known so far holds the warp's operation."""
         engine = warp.held[7].engine
         if warp.engine is not engine:
             done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
@@ -231,15 +231,15 @@ class Machine:
             self._stop()
 
     def _stop(self) -> None:
-        """Nothing happens from the first error on, which a changed schedule of stores may have moved."""
+        """Set the cycle of the first error, which a revised store may have moved; nothing happens after."""
         cycles = [f.cycle for f in self.faults]
         cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
         self.stop = min(cycles)
 
     def _replan(self, issuer: Warp | None = None) -> None:
-        """Plan again what changed completions may hold: engine operations, next signals.
+        """Plan again what depends on changed completions: engine operations and next signals.
 
-        The issuer has gone on; its next attempt to issue is planned afterwards.
+        The issuer is skipped, as its next attempt is planned afterwards.
         """
         for warp in self.warps.values():
             if warp is not issuer and warp.stop is HELD and warp.held[0] == p.ENGINE:
@@ -248,7 +248,7 @@ class Machine:
                 self._plan_fire(warp)
 
     def _plan_fire(self, warp: Warp) -> None:
-        """Plan the fire of a warp's oldest pending signal."""
+        """Plan when a warp's oldest pending signal fires."""
         cycle, _, _, engine, late = warp.pending[0]
         if cycle <= warp.last_fire:
             cycle = warp.last_fire + warp.period
@@ -260,7 +260,7 @@ class Machine:
             heapq.heappush(self.heap, (cycle, FIRE, warp.index, warp.fire_version))
 
     def _fire(self, warp: Warp, t: int) -> None:
-        """Fire the oldest pending signal of a warp, and let go on who waited for the token or for room."""
+        """Fire the oldest pending signal of a warp, and wake those who waited for the token or for room."""
         _, channel, pc, _, _ = warp.pending.popleft()
         warp.last_fire = t
         warp.fires.add(t, pc)
@@ -298,24 +298,23 @@ class Machine:
         return {name: value & MASK for name, value in found.items()}
 
     def close(self) -> None:
-        """Part machine and warps, which know each other, so that nobody must search for them as garbage."""
+        """Break the reference cycle between machine and warps, so that no garbage collection is needed."""
         for warp in self.warps.values():
             warp.close()
         self.warps.clear()
 
 
 def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
-    """What the machine does with a job: events, what the grid stores, cycles, error, counters.
+    """Predict what the machine does with a job: events, stores of the CGRA, cycles, error, counters.
 
-    Event cycles count from 0. With an error, events are those before its cycle, which is what `cycles` says
-    (but for that of the watchdog), and counters may count beyond it. Without `values` only as much is
-    computed as cycles depend on, and what the grid stores may be 0: for programs of the compiler, whose
-    launches neither read registers of others nor leave tables. Raises `InputError` for programs that do
-    not fit the machine or never end.
-    Source: docs/machine.md.
+    Event cycles count from 0. With an error, `cycles` is the cycle of the error (except for the watchdog's),
+    events are those before it, and counters may count beyond it. Without `values`, only what affects cycles
+    is computed, and the values that the CGRA stores may be 0. This suits compiled programs, whose launches
+    neither read registers that another launch wrote nor index outside a table. Raises `InputError` for
+    programs that do not fit the machine or never end. Source: docs/machine.md.
     """
     collects = gc.isenabled()
-    gc.disable()  # a fifth of the time goes to searching many small objects, none of which stays in a cycle
+    gc.disable()  # collection would take a fifth of the time; most objects are in no reference cycle
     try:
         if not values:
             with contextlib.suppress(DataError):
@@ -346,7 +345,7 @@ def _predict(config: MachineConfig, job: Job, values: bool) -> Outcome:
 
 
 def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
-    """All events of a run that ended, in order; with a fault, those before it."""
+    """All events of a finished run, in order; with a fault, those before it."""
     events: list[Event] = []
     late: list[tuple[Iterable[Store | Launch], list[int]]] = [
         (machine.storer.stores, machine.storer.completions)
@@ -368,10 +367,10 @@ def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
             (repeat(EventKind.COMPLETE), ends),
             (repeat(EventKind.SIGNAL), warp.fires),
         ):
-            # tuple.__new__ spares the Python frame of Event._make: there are more events than instructions.
+            # tuple.__new__ avoids the Python frame of Event._make: there are more events than instructions.
             values = zip(log.cycles, repeat(index), kinds, log.pcs)
             events += map(tuple.__new__, repeat(Event), values)
-    # Stable, and no two events of a kind in a warp have the same cycle: the rest is in order already.
+    # The sort is stable, and a warp has no two events of a kind in one cycle, so this order is complete.
     events.sort(key=itemgetter(0))
     if fault is not None:
         del events[bisect_left(events, fault.cycle, key=itemgetter(0)) :]

@@ -1,4 +1,4 @@
-"""When a memory port accepts requests: the n-th free cycle, by arithmetic or table lookup."""
+"""When a memory port accepts requests: the n-th free cycle, by arithmetic or table look-up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PAGE_BITS = 12
 
 
 class RequestRun(NamedTuple):
-    """Requests in `turns` groups of `size`, each presented some cycles after its predecessor is accepted.
+    """Requests in `turns` groups of `size`, each presented some cycles after the previous one was accepted.
 
-    These are `gap` cycles within a group, and `turn` cycles from a group to the next.
+    That is `gap` cycles within a group, and `turn` cycles from one group to the next.
     """
 
     gap: int
@@ -26,10 +26,10 @@ class RequestRun(NamedTuple):
 
 
 class BandwidthPort:
-    """A port of `bandwidth` bytes per cycle for words of `width`: cycle t when t*b mod width < b.
+    """A port of `bandwidth` bytes per cycle for words of `width`: accepts in cycle t if t*b mod width < b.
 
-    That holds where floor(t*b / width) steps up, so both directions are a division. The pattern repeats
-    after `period` cycles, 1 for a port that accepts a request in every cycle.
+    These are the cycles in which floor(t*b / width) steps up, so both directions are a division. The pattern
+    repeats after `period` cycles; 1 means that the port accepts a request in every cycle.
     """
 
     def __init__(self, latency: int, bandwidth: int, width: int):
@@ -49,13 +49,13 @@ class BandwidthPort:
         return max(0, self._before(end) - self._before(start))
 
     def run(self, cycle: int, run: RequestRun) -> int:
-        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        """The cycle in which a run's last request is accepted, if its first is presented in `cycle`."""
         if run not in self._runs:
             self._runs[run] = self._durations(run)
         return cycle + self._runs[run][cycle % self.period]
 
     def _durations(self, run: RequestRun) -> list[int]:
-        """Cycles from the first presentation to the last acceptance of a run, by the place in the period."""
+        """Cycles from a run's first presentation to its last acceptance, by phase in the period."""
         period = self.period
         phases = np.arange(period)
         wait = np.array([self.after(phase, 1) - phase for phase in range(period)])
@@ -79,9 +79,9 @@ class BandwidthPort:
 
 
 class TablePort:
-    """A port with a stall pattern, which has no `period`: a sorted table of available cycles for each page.
+    """A port with a stall pattern, without `period`: a sorted table of available cycles for each page.
 
-    For runs a second one holds, for each cycle of a page, the first available cycle from there on.
+    A second table, for runs, has the next available cycle for each cycle of a page.
     """
 
     period = 0
@@ -89,7 +89,7 @@ class TablePort:
     def __init__(self, latency: int, settings: MemorySettings, name: str):
         self.latency = latency
         self._settings, self._name = settings, name
-        self._pages: dict[int, memoryview] = {}  # of an array: its elements come quickest as whole numbers
+        self._pages: dict[int, memoryview] = {}  # views of arrays: fastest at giving Python integers
         self._next_pages: dict[int, memoryview] = {}
 
     def _page(self, number: int) -> memoryview:
@@ -133,7 +133,7 @@ class TablePort:
         return page
 
     def run(self, cycle: int, run: RequestRun) -> int:
-        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        """The cycle in which a run's last request is accepted, if its first is presented in `cycle`."""
         gap, size, turn, turns = run
         mask, accepted, number, page = (1 << PAGE_BITS) - 1, cycle, -1, memoryview(b"")
         for _ in range(turns):
@@ -151,7 +151,7 @@ Port = BandwidthPort | TablePort
 
 
 def port_of(settings: MemorySettings, name: str) -> Port:
-    """The port of that name in a run."""
+    """The port with this name in a run."""
     p = settings.ports[name]
     if settings.stall_rate == 0:
         return BandwidthPort(p.latency, p.bandwidth, p.width)

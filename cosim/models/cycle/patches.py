@@ -1,8 +1,8 @@
-"""The steps of a `load_b_conv`: their number, which of them request a memory word, which one fails.
+"""The steps of a `load_b_conv`: how many there are, which request a memory word, and which one fails.
 
-An image row that the kernel uses takes, for every channel and every beat, one step for each kernel element
-that lands on it. Only the first step of a beat may wait for memory, so an operation is known by its number
-of steps and by the places of its memory beats among them; the address counts by its alignment alone.
+Each image row that the kernel uses takes one step for every channel, every beat, and every kernel element
+that lands on it. Only the first step of a beat can wait for memory. So an operation is described by its
+number of steps and the positions of the memory beats among them; of the address, only the alignment matters.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hw.config import BufferShape
 from hw.isa import INSTRUCTIONS, PARAMETERS, SIZE_BITS, TIMING
 from hw.semantics import MASK
 
-#: Numbers of the parameters that follow the operands in a `Geometry`, in its order.
+#: Indices of the parameters that follow the operands in a `Geometry`, in its order.
 GEOMETRY_INDICES = tuple(
     PARAMETERS[name].index for name in INSTRUCTIONS["load_b_conv"].parameters if name != "load_fill"
 )
 
 
 class Geometry(NamedTuple):
-    """Operands and parameters of a `load_b_conv` as docs/machine.md has them, without their prefixes.
+    """Operands and parameters of a `load_b_conv` as in docs/machine.md, without their prefixes.
 
-    `memory` is the address modulo the bytes of the port, `channels` and `inner` are the operands `outer`
-    and `inner`; lengths are in bytes, which are pixels.
+    `memory` is the address modulo the port's bytes. `channels` and `inner` are the operands `outer` and
+    `inner`. Lengths are in bytes, which are pixels.
     """
 
     memory: int
@@ -54,7 +54,7 @@ class Geometry(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Memory beats that follow one rule: steps of the first and of the last request, and the rule."""
+    """Memory beats that follow one rule: steps of the first and last request, and the rule."""
 
     first: int
     last: int
@@ -62,12 +62,12 @@ class Segment(NamedTuple):
 
 
 class Patches:
-    """What a `load_b_conv` does, apart from its address (of which only the alignment counts).
+    """What a `load_b_conv` does, apart from its address (only the alignment matters).
 
-    `wrong` operands are refused in the first step, among them what is too large. It has `steps` steps, the
-    first one that leaves the buffer is `outside`, and it `reads` from memory or not.
-    The rows that it must be permitted to read lie in memory from `low` to `high` behind its address if
-    addresses do not wrap (0 and -1 when there are none). Source: docs/machine.md, "Patches (load_b_conv)".
+    `wrong` operands, including sizes that are too large, are refused in the first step. The operation has
+    `steps` steps; the first that leaves the buffer is `outside`; `reads` says whether it reads memory. The
+    rows that windows must permit lie from `low` to `high` bytes after its address if addresses do not wrap (0
+    and -1 if there are none). Source: docs/machine.md, "Patches (load_b_conv)".
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Patches:
 
     def __init__(self, geometry: Geometry, shape: BufferShape, width: int):
         g = self.geometry = geometry
-        self._passes: dict[int, tuple[int, int]] = {}  # of a periodic port, by the cycle in its period
+        self._passes: dict[int, tuple[int, int]] = {}  # for a periodic port, by phase in the period
         self.steps, self.low, self.high = TIMING.conv_setup, 0, -1
         self.outside: int | None = None
         self.reads = False
@@ -114,7 +114,7 @@ class Patches:
             self.outside = self._first_outside(shape, shift, width)
 
     def _lay_out(self, reading: int) -> None:
-        """Place all steps; `reading` beats (or none) of a row in memory are read."""
+        """Lay out all steps; `reading` beats (maybe none) of each row in memory are read."""
         g, beats = self.geometry, self._beats
         uses = np.zeros(g.height, np.int64)
         for i in range(g.kernel_h):
@@ -124,7 +124,7 @@ class Patches:
         ends = np.cumsum(finding + uses * (g.channels * beats * g.kernel_w)) + TIMING.conv_setup
         self.steps = int(ends[-1])
         self._rows = np.flatnonzero(uses).tolist()
-        #: Of every row: its first step behind those that find the kernel rows, and its steps for one beat.
+        #: For each row: its first step after those that find the kernel rows, and its steps per beat.
         self._row_steps: list[tuple[int, int]] = [
             (end - use * (g.channels * beats * g.kernel_w), use * g.kernel_w)
             for end, use in zip(ends.tolist(), uses.tolist(), strict=True)
@@ -144,7 +144,7 @@ class Patches:
                 self._part_last()
 
     def _segment(self, first: int, gap: int, reading: int, channels: int) -> Segment:
-        """The memory beats of some channels of a row, of which the first is step `first`."""
+        """The memory beats of `channels` channels of a row, starting with step `first`."""
         last = first + ((channels - 1) * self._beats + reading - 1) * gap
         if reading == self._beats or channels == 1:
             return Segment(first, last, RequestRun(gap, reading * channels, 0, 1))
@@ -153,9 +153,9 @@ class Patches:
         return Segment(first, last, RequestRun(gap, reading, (self._beats - reading + 1) * gap, channels))
 
     def _part_last(self) -> None:
-        """Give the very last beat a segment of its own, as the next operation is taken behind it.
+        """Give the very last beat a segment of its own, as the next operation is taken after it.
 
-        It has one step only, that is, one step is the gap between beats of its row.
+        It has a single step, so the gap between beats of its row is one step.
         """
         first, last, _ = self._segments.pop()
         reading = (last - first) % self._beats + 1
@@ -166,14 +166,14 @@ class Patches:
         self._segments.append(self._segment(last, 1, 1, 1))
 
     def _first_outside(self, shape: BufferShape, shift: int, width: int) -> int | None:
-        """The first step that writes a column behind the buffer's last, or None."""
+        """The first step that writes a column after the buffer's last, or None."""
         g = self.geometry
         edges = np.arange(self._beats)[:, None] * width - shift
         low, high = np.maximum(edges, 0), np.minimum(edges + width, g.width) - 1
         x = np.arange(g.kernel_w) * g.dilation_w
         col = np.minimum(
             (high - x) // g.stride_w, g.out_cols - 1
-        )  # the last that beat and kernel column reach
+        )  # the last output column that beat and kernel column reach
         reached = (col >= 0) & (col * g.stride_w + x >= low)
         per_channel = g.kernel_h * g.kernel_w
         for y in self._rows:
@@ -196,11 +196,11 @@ class Patches:
 
     @property
     def fails(self) -> bool:
-        """Whether operands or the buffer's end make it fail, whatever else happens."""
+        """Whether operands or the end of the buffer make it fail, whatever else happens."""
         return self.wrong or self.outside is not None
 
     def outside_windows(self, windows: Sequence[tuple[int, int]], memory: int) -> int | None:
-        """The first step that finds its row of a channel in none of the windows (first and last bytes)."""
+        """The first step whose row of a channel is in none of the windows (first and last bytes)."""
         g = self.geometry
         for y in self._memory_rows:
             address = memory + (y - g.top) * g.line & MASK
@@ -219,7 +219,7 @@ class Patches:
                 yield from range(start, start + size * gap, gap)
 
     def reach(self, port: Port, enter: int, step: int) -> int:
-        """The cycle of a step, when step 0 happens in cycle `enter`; slow."""
+        """The cycle of a step, if step 0 happens in cycle `enter`; slow."""
         at = 0
         for k in () if step < TIMING.conv_setup else self.memory_steps():
             if k >= step:
@@ -228,7 +228,7 @@ class Patches:
         return enter + step - at
 
     def written(self, port: Port, enter: int, first: int, step: int) -> int:
-        """The cycle in which a step writes, when step 0 happens in `enter` and writes in `first`; slow."""
+        """The cycle in which a step writes, if step 0 happens in `enter` and writes in `first`; slow."""
         at = writes_at = 0
         for k in () if step < TIMING.conv_setup else self.memory_steps():
             if k > step:
@@ -238,9 +238,10 @@ class Patches:
         return first + step - writes_at
 
     def finish(self, port: Port, enter: int) -> tuple[int, int]:
-        """The cycles of the last step, and of the one that would follow it, when step 0 happens in `enter`.
+        """The cycles of the last step and of the step that would follow, if step 0 happens in `enter`.
 
-        The latter is the acceptance of a beat that is requested in the last step. A plan has one port only.
+        The latter is the acceptance of the beat if the last step requests one. A plan is used with one port
+        only.
         """
         if not port.period:
             return self._walk(port, enter)
@@ -252,7 +253,7 @@ class Patches:
         return enter + last, enter + end
 
     def _walk(self, port: Port, enter: int) -> tuple[int, int]:
-        """What `finish` gives, through all segments."""
+        """Compute `finish` by going through all segments."""
         x, at, step, run_of = enter, 0, enter, port.run
         for first, last, run in self._segments:
             step = x + first - at

@@ -1,8 +1,8 @@
 """Instruction words as compact tuples that the sequencer executes.
 
-A decoded instruction is `(kind, guard, sense, a, b, c, turns, extra)`: `guard` is the predicate
-register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them. What is written to register
-0 goes to a register behind the last one, so that register 0 stays 0.
+A decoded instruction is `(kind, guard, sense, a, b, c, turns, extra)`. `guard` is the predicate register, or
+-1 for "always"; `a`, `b`, `c` are fields whose meaning depends on the kind. Writes to register 0 go to an
+extra register after the last one, so register 0 stays 0.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Decoded = tuple[int, int, bool, int, int, int, int, Any]
 
 ILLEGAL_WORD: Decoded = (ILLEGAL, -1, False, 0, 0, 0, 1, None)
 
-#: Stands behind the last word of a memory, from where the first one follows.
+#: Follows the last word of a memory; execution continues at the first word.
 WRAP_WORD: Decoded = (WRAP, -1, False, 0, 0, 0, 0, None)
 
-#: Decoded words that are kept for each configuration.
+#: Number of decoded words cached per configuration.
 KNOWN_WORDS = 1 << 14
 
 _PLAIN = {"nop": NOP, "halt": HALT, "li": LI, "lih": LIH, "loop": LOOP, "jump": JUMP}
 
 
 def decode(config: MachineConfig, words: Sequence[int]) -> list[Decoded]:
-    """The program of a warp; raises `InputError` when it does not fit the instruction memory."""
+    """The program of a warp. Raises `InputError` if it does not fit the instruction memory."""
     if len(words) > config.imem_words:
         raise InputError(f"program must have at most {config.imem_words} words, not {len(words)}")
     known = _known(config)
@@ -47,7 +47,7 @@ def decode(config: MachineConfig, words: Sequence[int]) -> list[Decoded]:
 
 @functools.lru_cache(maxsize=8)
 def _known(_config: MachineConfig) -> dict[int, Decoded]:
-    """The words that were decoded before for a configuration."""
+    """Cache of decoded words for a configuration."""
     return {}
 
 

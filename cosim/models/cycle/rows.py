@@ -10,8 +10,8 @@ from math import gcd
 class RowBeats:
     """Rows of `size` bytes, `stride` apart from `address` on, in words of `width` bytes.
 
-    The alignment of a row repeats after `width / gcd(stride, width)` rows, so a table of that many
-    rows at most answers everything. `width` divides 2^32, so that wrapping addresses change nothing.
+    The alignment of rows repeats after `width / gcd(stride, width)` rows, so a table of at most that many
+    rows suffices. `width` divides 2^32, so addresses may wrap.
     """
 
     __slots__ = ("_before", "_period", "rows", "size", "total", "width")
@@ -24,17 +24,17 @@ class RowBeats:
         self.total = self.start(rows)
 
     def start(self, row: int) -> int:
-        """Beats of all rows before `row`."""
+        """Number of beats of all rows before `row`."""
         turns, left = divmod(row, self._period)
         return turns * self._before[-1] + self._before[left]
 
     def count(self, row: int) -> int:
-        """Beats of one row."""
+        """Number of beats of one row."""
         left = row % self._period
         return self._before[left + 1] - self._before[left]
 
     def locate(self, beat: int) -> tuple[int, int]:
-        """Row of a beat, and the number of the beat in its row."""
+        """Row of a beat, and the beat's number in the row."""
         turns, left = divmod(beat, self._before[-1])
         row = bisect_right(self._before, left) - 1
         return turns * self._period + row, left - self._before[row]

@@ -1,8 +1,8 @@
 """Which channels and engines warps share, and which belong to one warp alone.
 
-A channel that only one warp waits on leaves nothing to the order of events: tokens only become more until
-that warp takes one. If only one warp signals to it, too, even the cycles of later tokens are known ahead.
-Such instructions issue ahead of time, as scalar ones do. The way to the engines is shared by all warps.
+If only one warp waits on a channel, the order of events does not matter: tokens accumulate until that warp
+takes one. If also only one warp signals to it, even the cycles of later tokens are known ahead. Waits and
+signals on such channels issue ahead of time, as scalar instructions do. All warps share the issue bus.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hw.semantics import MASK
 class Channel:
     """Tokens of a channel, and the warps held on it.
 
-    `tokens` holds the cycles in which those fired that nobody has taken. Only one warp waits on an `alone`
-    channel; it takes tokens ahead of time, and `ahead` holds the cycles. To a `private` one only one
-    warp signals, too; tokens may be of the future.
+    `tokens` holds the cycles in which tokens fired that have not been taken. On an `alone` channel only one
+    warp waits; it takes tokens ahead of time, in the cycles listed in `ahead`. On a `private` channel also
+    only one warp signals; its tokens may lie in the future.
     """
 
     __slots__ = ("ahead", "alone", "depth", "private", "tokens", "waiting")
@@ -34,7 +34,7 @@ class Channel:
         self.waiting: list[Any] = []
 
     def full(self, cycle: int) -> bool:
-        """Whether, as far as is known, there is no room for a token that is fired in `cycle`."""
+        """Whether, as far as is known, there is no room for a token that fires in `cycle`."""
         ahead, count = self.ahead, len(self.tokens)
         if count + len(ahead) < self.depth:
             return False
@@ -44,9 +44,9 @@ class Channel:
 
 
 class Pending(NamedTuple):
-    """A signal that has issued and not fired: not before `cycle`.
+    """A signal that has issued and not fired; it fires in `cycle` or later.
 
-    Nor does it before the completion of operation `late` (-1: none) of `engine`, which may change.
+    It also waits for the completion of operation `late` (-1: none) of `engine`, which may still change.
     """
 
     cycle: int
@@ -57,7 +57,7 @@ class Pending(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An engine operation: its engine, mnemonic, operands out of the registers, and largest operands."""
+    """An engine operation: engine, mnemonic, a function to fetch operands, and the operands' limits."""
 
     engine: Any
     name: str
@@ -65,7 +65,7 @@ class Operation(NamedTuple):
     limits: tuple[int, ...]
 
     def operands(self, fetched: Sequence[int]) -> list[int] | None:
-        """What was fetched, as unsigned numbers; None when one is wider than its field."""
+        """The fetched operands as unsigned numbers; None if one is wider than its field."""
         values = [value & MASK for value in fetched]
         return values if all(map(operator.le, values, self.limits)) else None
 
@@ -73,7 +73,7 @@ class Operation(NamedTuple):
 def bind(
     programs: Mapping[int, list[Decoded]], channels: list[Channel], engines: Mapping[str, Any]
 ) -> dict[int, list[Decoded]]:
-    """Programs with channels and engines in place of their numbers and names, as `extra`; marks channels."""
+    """Replace numbers of channels and names of engines by objects, in `extra`; mark unshared channels."""
 
     def users(kind: int) -> Counter[Any]:
         counts: Counter[Any] = Counter()

@@ -1,8 +1,8 @@
 """The storer: a schedule that is revised as the array's accumulator reads become known.
 
-Beats that meet no conflict flow in closed form: once the output is never empty, beat i leaves the read
-stage when beat i-3 is accepted, and acceptances are successive available cycles of the port. Single
-beats are computed only where an operation starts and where the array holds a bank.
+Beats without conflicts have a closed form: once the output is never empty, beat i leaves the read stage when
+beat i-3 is accepted, and acceptances are successive available cycles of the port. Beats are computed one by
+one only at the start of an operation, and where the array reads the same bank.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hw.isa import PARAMETERS, TIMING, Cause
 from hw.semantics import MASK
 
 STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].index
-#: Spaces by the operation that reads them.
+#: The space that each operation reads.
 SPACES = {"store": ACC, "store_scratch": SCRATCH, "store_out": OUT}
 
 
 class StorerState(NamedTuple):
-    """The pipeline behind a beat: g of that beat, o and w of it and of the two before; counters so far."""
+    """The pipeline after a beat: g of that beat, o and w of it and the two before it, and the counters."""
 
     g: int = -3
     o: int = -1
@@ -49,14 +49,14 @@ EMPTY = StorerState()
 
 
 class BankRun(NamedTuple):
-    """Successive beats that read one accumulator bank (or none: -1), up to beat `end`."""
+    """Successive beats, up to beat `end`, that read one accumulator bank (-1: none)."""
 
     end: int
     bank: int
 
 
 class Leaves(NamedTuple):
-    """Successive beats from `beat` on leave the read stage: in the cycles `first`, then as the port accepts.
+    """Successive beats, from `beat` on, leave the read stage in the cycles `first`, then as the port accepts.
 
     They read accumulator bank `bank`, or another space (-1).
     """
@@ -68,10 +68,10 @@ class Leaves(NamedTuple):
 
 
 class StorePlan(NamedTuple):
-    """What an operation does, its window apart: beats, chunks of a row, banks that it reads.
+    """What an operation does, apart from its windows: beats, chunks per row, banks that it reads.
 
-    `limit` is the number of beats that may be executed, `cause` why it is less than all. `space` is the one
-    that is read: 0 accumulator, 1 scratchpad, 2 output buffer.
+    `limit` is the number of beats that may be executed, and `cause` the error if it is less than all. `space`
+    is the space read: 0 accumulator, 1 scratchpad, 2 output buffer.
     """
 
     limit: int
@@ -85,12 +85,12 @@ class StorePlan(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        """Whether operands or the end of a buffer make it fail, whatever else happens."""
         return self.limit < self.beats.total
 
 
 class Reads(NamedTuple):
-    """Cycles in which an operation reads, ascending, and the bank of the accumulator (-1: none) in each."""
+    """Cycles in which an operation reads, ascending, and the accumulator bank (-1: none) in each."""
 
     cycles: npt.NDArray[np.int64]
     banks: npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ class Reads(NamedTuple):
 
 @dataclass(slots=True)
 class Store:
-    """One operation: what it does (fixed at issue) and when (revised with new accumulator reads)."""
+    """One operation: what it does (fixed at issue), and when (revised with new accumulator reads)."""
 
     issued: int
     warp: int
@@ -116,8 +116,8 @@ class Store:
 class StorerModel(EngineModel):
     """The schedule of the storer.
 
-    What lies in the past of the latest event is final; the rest may change with `revise`. `reads` is known
-    of operations that are scheduled while `observed` is set.
+    Cycles before the latest event are final; later ones may change with `revise`. `reads` covers operations
+    that were scheduled while `observed` was set.
     """
 
     def __init__(self, config: MachineConfig, port: Port, windows: Sequence[Window], drains: Drains):
@@ -134,13 +134,13 @@ class StorerModel(EngineModel):
 
     @property
     def busy(self) -> int:
-        """Beats accepted."""
+        """Number of beats accepted."""
         return sum(s.limit for s, c in zip(self.stores, self.completions, strict=True) if c < NEVER)
 
-    words = busy  # memory accepts a word for each
+    words = busy  # each accepted beat is one word of memory
 
     def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> StorePlan | None:
-        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        """Plan an operation from its operands and the warp's parameters; None if an operand is too large."""
         memory, source, rows, size = fetched
         stride, pitch = params[STRIDE], params[PITCH]
         key = (operation.name, memory % self.width, source, rows, size, stride, pitch)
@@ -164,13 +164,13 @@ class StorerModel(EngineModel):
         self._schedule(len(self.stores) - 1)
 
     def revise(self, drain: Drain) -> bool:
-        """Take new accumulator reads into account; returns whether they meet a store in progress."""
+        """Revise the schedule for new accumulator reads; returns whether they meet a store in progress."""
         first = len(self.stores)
         while first and self.stores[first - 1].g_last >= drain.first:
             first -= 1
         for n in range(first, len(self.stores)):
             if self.starts[n] == NEVER:
-                return False  # behind a fault
+                return False  # after a fault
             banks = self.stores[n].plan.banks
             if banks is not None and banks[0] <= drain.reads.high and drain.reads.low <= banks[1]:
                 self._state = self.stores[n].before
@@ -182,7 +182,7 @@ class StorerModel(EngineModel):
         return False
 
     def reads(self, first: int, last: int) -> Iterator[tuple[int, Reads]]:
-        """The reads of all operations that read in cycles from `first` to `last`, with the space of each."""
+        """The reads in cycles `first` to `last`: for each operation with any, the space and its reads."""
         for store in reversed(self.stores):
             if store.start == NEVER or store.start >= last:
                 continue
@@ -207,7 +207,7 @@ class StorerModel(EngineModel):
         return Reads(np.array(cycles, np.int64), np.array(banks, np.int64))
 
     def _plan(self, name: str, operands: Sequence[int], stride: int, pitch: int) -> StorePlan:
-        """Find the beats of an operation, the banks that they read, and where it must stop."""
+        """Find an operation's beats, the banks that they read, and where it must stop."""
         memory, source, rows, size = operands
         aligned = name == "store" or (source % self.width == 0 and pitch % self.width == 0)
         space = SPACES[name]
@@ -237,9 +237,9 @@ class StorerModel(EngineModel):
     def _bank_runs(
         self, beats: RowBeats, limit: int, source: int, pitch: int, last: int
     ) -> Iterator[BankRun]:
-        """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before.
+        """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before them.
 
-        Word `source + row*pitch + last` is the last one of a row.
+        The last word of a row is `source + row*pitch + last`.
         """
         bank_words = self.config.derived.acc_bank_words
         row = 0
@@ -258,7 +258,7 @@ class StorerModel(EngineModel):
             yield BankRun(beats.start(row), bank)
 
     def _schedule(self, n: int) -> None:
-        """Compute operation n behind those before it; appends its s and c, sets `fault` if it has one."""
+        """Schedule operation n after those before it: append its s and c, and set `fault` if it has one."""
         store = self.stores[n]
         store.before, store.reads = self._state, None
         store.leaves.clear()
@@ -284,7 +284,7 @@ class StorerModel(EngineModel):
         self.completions.append(done)
 
     def _flow(self, store: Store) -> StorerState:
-        """The state behind the last beat of an operation."""
+        """The state after the last beat of an operation."""
         state, beat = self._state, 0
         for run_end, bank in store.plan.runs:
             end = min(run_end, store.limit)
@@ -320,10 +320,10 @@ class StorerModel(EngineModel):
         return min(most, 3 + self.port.count(state.w + 1, conflict))
 
     def _advance(self, state: StorerState, n: int) -> StorerState:
-        """The state n beats later in a full pipeline without conflicts."""
+        """The state n beats later, in a full pipeline without conflicts."""
 
         def accepted(i: int) -> int:
-            """The cycle in which the i-th beat behind the present one is accepted."""
+            """The cycle in which the i-th beat after the current one is accepted."""
             return self.port.after(state.w + 1, i) if i > 0 else (state.w, state.w_1, state.w_2)[-i]
 
         w_3, w_2, w_1, w = (accepted(n - i) for i in (3, 2, 1, 0))
@@ -331,7 +331,7 @@ class StorerModel(EngineModel):
         return StorerState(w_3, w_1 + 1, w, w_2 + 1, w_1, w_3 + 1, w_2, stalled, state.stall_bank)
 
     def _step(self, state: StorerState, store: Store, beat: int, bank: int) -> StorerState:
-        """The state behind the next beat, by the recurrence itself."""
+        """The state after the next beat, by the recurrence itself."""
         g, o, w, o_1, w_1, o_2, w_2, stall_memory, stall_bank = state
         stalls = (o_2, w_2), (o_1, w_1), (o, w)
         z = max(g, store.start) + 1
@@ -353,7 +353,7 @@ class StorerModel(EngineModel):
 
 
 def _moving(cycle: int, stalls: tuple[tuple[int, int], ...]) -> int:
-    """The first cycle from `cycle` on in none of the stalls, which are in order of time."""
+    """The first cycle from `cycle` on in none of the stalls, which are in time order."""
     for first, end in stalls:
         if first <= cycle < end:
             cycle = end

@@ -1,7 +1,8 @@
-"""The turns of one warp, which runs ahead through everything that no other warp can delay.
+"""One warp, which runs ahead through everything that no other warp can delay.
 
-Registers, loops and jumps depend on nothing outside the warp, and what it uses alone only on
-what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.
+Registers, loops and jumps depend on nothing outside the warp. Channels that it does not share depend only on
+what is already known (see `sharing`). The issue cycles of such instructions follow at once; the machine
+decides about all others.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from hw.errors import InputError
 from hw.isa import PARAMETERS, TIMING, Cause
 from hw.semantics import MASK, SEMANTICS, wrap
 
-SMALL = 1 << 29  # numbers of one digit inside Python; comparing those is quick
+SMALL = 1 << 29  # one digit inside CPython; comparing such numbers is fast
 PENDING_SIGNALS = TIMING.pending_signals
-#: More issued instructions than this in one warp count as a program that does not end.
+#: A warp that issues more instructions than this counts as a program that does not end.
 INSTRUCTION_LIMIT = 10_000_000
-#: Instructions after which other warps get their turn, in case the program does not end.
+#: Instructions after which other warps get a chance, in case the program does not end.
 TURN = 20_000
 
 
@@ -39,7 +40,7 @@ class Stop(enum.Enum):
 
 
 class Log:
-    """Events of one kind in a warp, in order of time: their cycles, and the pc of each."""
+    """Events of one kind in a warp, in time order: their cycles, and the pc of each."""
 
     __slots__ = ("cycles", "pcs")
 
@@ -56,11 +57,11 @@ class Log:
 class Warp:
     """State of a warp between two decisions of the machine.
 
-    `ready` is the first cycle in which the instruction at `pc` may issue; `version` distinguishes the
-    valid attempt to issue from outdated ones, `fire_version` does so for the next signal. Of the latest
-    operation, `engine` is the engine, `done` the completion; or, where that is not known for certain, `late`
-    the number of the operation. `woken` is the machine's list of warps that issue what they are held at, with
-    the cycle.
+    `ready` is the first cycle in which the instruction at `pc` may issue. `version` tells the valid attempt
+    to issue from outdated ones; `fire_version` does so for the next signal. `engine` is the engine of the
+    latest operation. `done` is its completion; if that may still change, `late` is the operation's number
+    instead. `woken` is the machine's list of warps that now issue the instruction they were held at, with the
+    cycle.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Warp:
         self.index = index
         self.issues, self.completions, self.fires = Log(), Log(), Log()
         self.work: list[OperationWork | None] = []
-        self.voids: list[int] = []  # places in `issues` of those whose predicate was false
+        self.voids: list[int] = []  # indices in `issues` of instructions with a false predicate
         self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
         self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]
         self.period = config.derived.period
         self.pc, self.ready = 0, index
-        self.registers = [0] * (config.registers + 1)  # the last takes what is written to register 0
+        self.registers = [0] * (config.registers + 1)  # the last takes writes to register 0
         self.parameters = [0] * len(PARAMETERS)
-        self.fetched: tuple[int, ...] = ()  # operands of the operation that is held, and what it does
+        self.fetched: tuple[int, ...] = ()  # operands of the held operation, and its plan
         self.plan: Any = None
         self.held: p.Decoded = p.ILLEGAL_WORD
         self.stop = Stop.TURN
@@ -95,7 +96,7 @@ class Warp:
         self.stall_channel = self.stall_engine = 0
         self._plan_fire, self._woken = plan_fire, woken
         self._player = self._play()
-        #: Issues the instruction that is held, in the cycle given, and runs ahead; returns why it stops.
+        #: Issues the held instruction in the given cycle, and runs ahead; returns why the warp stops.
         self.issue = self._player.send
 
     def turn(self, cycle: int) -> int:
@@ -103,11 +104,11 @@ class Warp:
         return cycle + (self.index - cycle) % self.period
 
     def start(self) -> None:
-        """Run ahead from the start, or from where other warps got their turn."""
+        """Run ahead from the start, or from where the warp gave way to others."""
         self.stop = next(self._player)
 
     def close(self) -> None:
-        """End for good."""
+        """End the warp."""
         self._player.close()
 
     def _signal(self, t: int, channel: Channel, pc: int) -> int:
@@ -135,7 +136,7 @@ class Warp:
         return t
 
     def take(self, channel: Channel) -> None:
-        """End a wait, as there is a token now; the machine lets the warp go on."""
+        """End a wait, as a token has come, and add the warp to `woken`."""
         cycle = self.turn(channel.tokens.popleft() + 1)
         if cycle < self.ready:
             cycle = self.ready
@@ -148,12 +149,12 @@ class Warp:
         return Stop.FAULT
 
     def _play(self) -> Generator[Stop, int, None]:
-        """Execute until something may hold the warp; go on with the cycle in which it issues."""
+        """Execute until something may hold the warp; the machine sends the cycle in which that issues."""
         code, size, regs, pending = self.code, self.imem_words, self.registers, self.pending
         issue_cycle, issue_pc, held = self.issues.cycles.append, self.issues.pcs.append, Stop.HELD
         loops: list[list[int]] = []  # first, last, turns left
         pc, t, index, period = 0, self.index, self.index, self.period
-        last = -1  # that of the innermost loop
+        last = -1  # the last pc of the innermost loop
         while len(self.issues.pcs) < INSTRUCTION_LIMIT:
             for _ in range(TURN):
                 kind, guard, sense, a, b, c, turns, extra = code[pc]
@@ -232,7 +233,7 @@ class Warp:
         raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
 
     def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> None:
-        """`lih` and `select`."""
+        """Execute `lih` or `select`."""
         regs = self.registers
         if kind == p.LIH:
             regs[a] = SEMANTICS["lih"].value(regs[a], b)

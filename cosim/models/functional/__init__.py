@@ -1,4 +1,4 @@
-"""Functional model: what the machine's operations do to memory and buffers, without timing."""
+"""Functional model: the effect of the machine's operations on memory and buffers, without timing."""
 
 from cosim.models.functional.memories import Memories, OperationError
 from cosim.models.functional.sequential import execute

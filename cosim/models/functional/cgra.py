@@ -1,6 +1,6 @@
-"""Launches of the CGRA: what a configuration does to registers and memory (docs/cgra.md).
+"""Launches of the CGRA: the effect of a configuration on registers and memory (docs/cgra.md).
 
-No cycles are known here: a step takes as long as its accesses need, and that changes no value.
+There are no cycles here: a step takes as long as its accesses need, which changes no value.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hw.fabric.bitstream import (
 )
 from hw.semantics import MASK, wrap
 
-#: More steps than this in one launch count as one that does not end.
+#: A launch of more steps than this counts as one that does not end.
 STEP_LIMIT = 50_000_000
-#: Bits of an array's base.
+#: Mask of an array's base.
 BASE = (1 << 24) - 1
 
 
@@ -45,10 +45,10 @@ class Loaded(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """What a launch did.
+    """The result of a launch.
 
-    `steps` are executed; `failed` is the PE whose index is wrong in the step after them. By site of the code,
-    `indices` and `values` have what `Code` says of every access.
+    `steps` steps were executed; `failed` is the PE with an index out of range in the next step. `indices` and
+    `values` have one list per access site, as `Code` describes.
     """
 
     steps: int
@@ -57,7 +57,7 @@ class Launched(NamedTuple):
     values: list[list[int]]
 
     def masks(self, number: int, site: AccessSite) -> npt.NDArray[np.int64]:
-        """Of every access of a site, whose number is given, which lanes it is of, one bit each."""
+        """The lanes of each access of a site, as bits; `number` is the site's."""
         noted = np.array(self.values[number], np.int64)
         if site.lanes == 1 or not len(noted):
             return np.ones(len(self.indices[number]), np.int64)
@@ -66,13 +66,13 @@ class Launched(NamedTuple):
 
 @lru_cache(256)
 def loaded(data: bytes, fabric: Fabric, values: bool = True) -> Loaded:
-    """The configuration that words stand for; `values` as `code_of` has it. Raises `InputError`."""
+    """The configuration that the words encode; `values` is passed to `code_of`. Raises `InputError`."""
     configuration = parse(np.frombuffer(data, "<u4").tolist(), fabric)
     return Loaded(configuration, code_of(configuration, values))
 
 
 def patched(configuration: Configuration, scalars: Sequence[int]) -> Configuration:
-    """The configuration with its patches done, in their order; `scalars` are 32 bits each."""
+    """The configuration with its patches applied in order; `scalars` have 32 bits each."""
     if not configuration.patches:
         return configuration
     entries, arrays = dict(configuration.entries), list(configuration.arrays)
@@ -88,7 +88,7 @@ def patched(configuration: Configuration, scalars: Sequence[int]) -> Configurati
 
 
 def array_fault(arrays: Sequence[ArrayEntry], config: MachineConfig) -> int | None:
-    """The first array that is not wholly inside a space that there is."""
+    """The number of the first array that is not wholly inside an existing space, or None."""
     sizes = {ACC: config.acc_bytes, SCRATCH: config.scratch_bytes, OUT: config.out_bytes}
     for number, array in enumerate(arrays):
         if array.space not in sizes or array.element >= len(ELEMENT_BYTES):
@@ -106,7 +106,7 @@ def launch(
     spaces: Mapping[int, memoryview],
     iterations: int,
 ) -> Launched:
-    """Execute a launch of a configuration that is patched: `state` and the output buffer change.
+    """Execute a launch of a patched configuration, changing `state` and the output buffer.
 
     `spaces` are the bytes of the three spaces by number. Raises `InputError` for a launch of too many steps.
     """

@@ -1,10 +1,11 @@
 """Translates a configuration of the CGRA into a Python function that executes its steps.
 
-What muxes choose is fixed by a configuration, so it is looked up once and written as text: a launch of
-thousands of steps then executes only what moves a value. What launches change (patched constants, arrays,
-iterations) are arguments. The meaning is that of docs/cgra.md, "Configuration of a PE" and "Running".
+A configuration fixes the choice of every mux, so it is looked up once and written as text. A launch of
+thousands of steps then executes only what moves a value. What differs between launches (patched constants,
+arrays, iterations) is an argument. The meaning is that of docs/cgra.md, "Configuration of a PE" and
+"Running".
 
-Where only cycles are wanted, what no address and no condition is computed from is left out.
+If only cycles are needed, values that no address and no condition depends on are left out.
 """
 
 from __future__ import annotations
@@ -20,28 +21,25 @@ from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from hw.fabric.operations import LOADS, STORES, WIDE
 from hw.semantics import SEMANTICS, wrap
 
-#: Names of values in the text: of a step (results of operations), and registers.
+#: Names of values in the text: results of operations in a step, and registers.
 _VALUES = re.compile(r"\b(?:[ye]\d+|[rdpqsl]\d+|f\d+_\d+)(?:v\d+)?\b")
-#: What all lanes together give, of the texts of their values.
+#: Reductions over all lanes, from the texts of the lanes' values.
 _REDUCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
     "sum_lanes": lambda values: functools.reduce(SEMANTICS["add"].text, values),
     "max_lanes": lambda values: f"max({', '.join(values)})",
 }
 
 
-#: By PE, the names of what its operation makes, in every lane.
+#: By PE: the names of its operation's results in every lane.
 Made = dict[int, tuple[str, ...]]
 
 
 class DataError(Exception):
-    """Addresses or conditions are computed from what is loaded: cycles cannot be told without values."""
+    """Addresses or conditions depend on loaded data, so cycles cannot be computed without values."""
 
 
 class AccessSite(NamedTuple):
-    """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts.
-
-    It is of `lanes` neighbouring elements.
-    """
+    """A load or store in a configuration: its PE, in one context, accesses `lanes` adjacent elements."""
 
     pe: int
     array: int
@@ -51,15 +49,18 @@ class AccessSite(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """What `code_of` makes.
+    """The result of `code_of`.
 
-    `run(state, steps, iterations, numbers, arrays, tables, indices, values)` executes `steps` steps and
-    returns the step that has an error and the PE, or None. `state` are the registers in the order of
-    `registers`, and changes; `numbers` are those of `constants` in their order; `arrays` holds for each array
-    a view of its space, the offset of its first element and its length; `tables` the words of tables by PE.
-    For every access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is
-    stored: both hold an `append` of a list per site. Of several lanes `element` is that of lane 0, and
-    `values` gets a number whose bits say which lanes load or store, then what is stored, lane by lane.
+    `run(state, steps, iterations, numbers, arrays, tables, indices, values)` executes `steps` steps. It
+    returns None, or the step with an error and the PE. `state` holds the registers in the order of
+    `registers`, and is updated. `numbers` holds the values of `constants`. `arrays` holds for each array a
+    view of its space, the offset of its first element, and its length. `tables` holds the words of tables by
+    PE.
+
+    `indices` and `values` hold the `append` method of one list per site. Each access appends `step << 32 |
+    element` to its `indices`; a store also appends the stored value to its `values`. For an access of several
+    lanes, `element` is that of lane 0, and `values` first gets a number whose bits say which lanes load or
+    store; a store then adds the values, lane by lane.
     """
 
     run: Callable[..., tuple[int, int] | None]
@@ -88,18 +89,19 @@ def _slow(fabric: Fabric) -> tuple[int, ...]:
 
 
 def code_of(configuration: Configuration, values: bool = True) -> Code:
-    """The function of a configuration, and what its arguments are.
+    """Generate the function of a configuration.
 
-    Without `values` it notes the same accesses and stores nothing, as long as registers that earlier launches
-    wrote do not matter and no index leaves its table. Raises `DataError` where accesses depend on data.
+    Without `values`, the function records the same accesses but stores nothing. This is valid if registers
+    that earlier launches wrote do not matter and no index leaves its table. Raises `DataError` if accesses
+    depend on data.
     """
     return _CodeWriter(configuration, values).code()
 
 
 class _Operands(NamedTuple):
-    """Texts of an operation's operands in a lane; `condition` is None where its predicate always holds.
+    """Texts of an operation's operands in a lane; `condition` is None if its predicate always holds.
 
-    `active` says whether it does something, for an iteration that there is.
+    `active` says whether the operation acts: in a valid iteration, with a true predicate.
     """
 
     data: list[str]
@@ -107,15 +109,15 @@ class _Operands(NamedTuple):
     active: str
 
     def chosen(self, value: str) -> str:
-        """The value where the predicate holds, else 0."""
+        """The value if the predicate holds, else 0."""
         return value if self.condition is None else f"{value} if {self.condition} else 0"
 
 
 class _CodeWriter:
-    """Writes the text of a function, a context after the other.
+    """Writes the text of a function, context by context.
 
-    Of each context it knows the texts that `values` of the step have, None for what is loaded, those that the
-    registers take at its end, and, in `roots`, what accesses depend on.
+    For each context it records the texts of the step's `values` (None for loaded ones), the texts that
+    registers take at its end, and in `roots` the texts that accesses depend on.
     """
 
     def __init__(self, configuration: Configuration, values: bool):
@@ -131,7 +133,7 @@ class _CodeWriter:
         self.constants = {key: f"k{i}" for i, key in enumerate(sorted(patched))}
 
     def code(self) -> Code:
-        """All of it."""
+        """Generate the whole function."""
         contexts = range(self.configuration.ii)
         written = [list(self._step(context)) for context in contexts]
         wanted = None if self.data else self._wanted()
@@ -141,7 +143,7 @@ class _CodeWriter:
         lines = ["def run(state, steps, iterations, numbers, arrays, tables, indices, values):"]
         body = [f"[{', '.join(names)}] = state"]
         if self.fabric.pipelined:
-            # Nothing that an earlier launch has begun is under way.
+            # No operation of an earlier launch is still in progress.
             body.append(" = ".join([*(n for n in names if n[0] in "dpqs"), "0"]))
         body += _unpack(self.constants.values(), "numbers")
         body += _unpack([f"v{i}, o{i}, n{i}" for i in arrays], "arrays")
@@ -158,7 +160,7 @@ class _CodeWriter:
     def _lines(
         self, context: int, written: Sequence[str], wanted: set[tuple[int, str]] | None
     ) -> Iterator[str]:
-        """The lines of a context, of values and registers those that are wanted (None: all)."""
+        """The lines of a context, restricted to the wanted values and registers (None: all)."""
         yield "if t == steps:"
         yield "    break"
         for line in written:
@@ -173,7 +175,7 @@ class _CodeWriter:
         yield "t += 1"
 
     def _wanted(self) -> set[tuple[int, str]]:
-        """Values that accesses depend on, by context: of registers, those at its beginning."""
+        """Values that accesses depend on, by context; registers are those at its beginning."""
         contexts = range(self.configuration.ii)
         waiting = [(c, name) for c in contexts for text in self.roots[c] for name in _VALUES.findall(text)]
         found = set(waiting)
@@ -193,7 +195,7 @@ class _CodeWriter:
         return found
 
     def _step(self, context: int) -> Iterator[str]:
-        """The lines of a context: what may be an error comes before any access, loads before stores."""
+        """The lines of a context: error checks come before all accesses, loads before stores."""
         y: Made = {}
         started: Made = {}
         loads: list[str] = []
@@ -226,7 +228,7 @@ class _CodeWriter:
         self._clock(context, y, started)
 
     def _named(self, context: int, name: str, values: Sequence[str | None]) -> tuple[str, ...]:
-        """The names of values of all lanes; `values` are their texts, None for what is loaded."""
+        """Name the values of all lanes; `values` are their texts, None for loaded ones."""
         names = tuple(_lane(name, lane) for lane in range(len(values)))
         self.values[context].update(zip(names, values, strict=True))
         return names
@@ -239,23 +241,23 @@ class _CodeWriter:
         return operation if operation is not None and self.fabric.kinds[pe].executes(operation) else None
 
     def _latency(self, pe: int, context: int) -> int:
-        """The latency of what a PE starts in a context; 0 where it starts nothing."""
+        """The latency of the operation that a PE starts in a context; 0 if it starts none."""
         operation = self._operation(pe, self._entry(pe, context))
         return self.fabric.latency(operation) if operation is not None else 0
 
     def _number(self, which: str, pe: int, context: int) -> str:
-        """`const` or `init` of an entry: a number, or the name of one that is patched."""
+        """`const` or `init` of an entry: a number, or the name of a patched one."""
         name = self.constants.get((which, pe, context))
         return name or str(wrap(getattr(self._entry(pe, context), which)))
 
     def _source(self, pe: int, context: int, field: str, lane: int, y: Made | None = None) -> str:
-        """What a mux chooses in a lane; nothing for a register that keeps its value."""
+        """The source that a mux selects in a lane; empty for a register that keeps its value."""
         entry, sources = self._entry(pe, context), self.layouts[pe].sources[field]
         number = entry.fields.get(field, 0)
         source = sources[number if number < len(sources) else 0]
         if source.startswith("in"):
             link = self.fabric.incoming[pe][int(source[2:])]
-            # What comes from a PE with one lane is the same in all.
+            # A PE with one lane sends the same value to all lanes.
             return _lane(f"l{link}", min(lane, self.fabric.link_lanes(link) - 1))
         if source == "register":
             at, count = entry.fields.get("read_at", 0), self.fabric.kinds[pe].registers
@@ -277,7 +279,7 @@ class _CodeWriter:
             value = self._source(pe, context, name, lane)
             if not fields.get("initial", 0) >> bit & 1 or not first + stage:
                 return value
-            # In the iterations before the first, too.
+            # Also in the iterations before the first.
             return f"({self._number('init', pe, context)} if k < {first + stage} else {value})"
 
         predicate, negate = operand(3, "p"), fields.get("negate", 0)
@@ -293,7 +295,7 @@ class _CodeWriter:
     def _lanes(
         self, pe: int, context: int, operation: PEOperation, operands: Sequence[_Operands]
     ) -> list[str]:
-        """The value of an operation that accesses nothing, in every lane."""
+        """The value, in every lane, of an operation without memory access."""
         name, count = operation.name, len(operands)
         if name == "const":
             values = [self._number("const", pe, context)] * count
@@ -322,7 +324,7 @@ class _CodeWriter:
         loads: list[str],
         stores: list[str],
     ) -> Iterator[str]:
-        """The check of a load or store; what it does goes to `loads` or `stores`."""
+        """Yield the check of a load or store; the access itself is appended to `loads` or `stores`."""
         lanes = len(operands) if operation.name in WIDE else 1
         operands, names = operands[:lanes], [_lane(f"e{pe}", lane) for lane in range(lanes)]
         number, arrays = self._entry(pe, context).fields.get("array", 0), self.configuration.arrays
@@ -368,7 +370,7 @@ class _CodeWriter:
             yield f"    {name} = tables[{pe}][({const} & 65535) + x{pe}]"
 
     def _clock(self, context: int, y: Made, started: Made) -> None:
-        """All registers take their next values at once."""
+        """Set the next values of all registers, which change at once."""
         taken = self.taken[context]
 
         def take(target: str, lane: int, value: str) -> None:
@@ -392,19 +394,19 @@ class _CodeWriter:
                     take(f"q{pe}", lane, _lane(f"p{pe}", lane))
                     take(f"s{pe}", lane, _lane(f"q{pe}", lane))
                 for name, own in (("d", 2), *[("p", 4)] * slow):
-                    # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
+                    # Context 0 may follow an earlier launch's value; elsewhere 0 stays 0.
                     if context == 0 or own in (latency, before):
                         there = latency == own and pe in started
                         take(f"{name}{pe}", lane, started[pe][lane] if there else "0")
 
 
 def _mask(operands: Sequence[_Operands]) -> str:
-    """A number whose bits say in which lanes the predicate holds."""
+    """An expression whose bits say in which lanes the predicate holds."""
     return " | ".join(f"({own.condition or True}) << {lane}" for lane, own in enumerate(operands))
 
 
 def _stored(index: str, number: int, site: int, form: str, operands: Sequence[_Operands]) -> Iterator[str]:
-    """The lines that store into an array from an index on, and note what is stored (`form`: its bits)."""
+    """Lines that store into an array from `index` on, and record the values (`form` cuts them to size)."""
     if len(operands) == 1:
         yield f"w = v{number}[o{number} + {index}] = {form.format(operands[0].data[1])}"
         yield f"g{site}(t << 32 | {index})"
@@ -420,5 +422,5 @@ def _stored(index: str, number: int, site: int, form: str, operands: Sequence[_O
 
 
 def _unpack(names: Sequence[str] | Any, source: str) -> list[str]:
-    """A line that takes names from a sequence, if there are any."""
+    """A line that unpacks a sequence into names, if there are any."""
     return [f"[{', '.join(names)}] = {source}"] if names else []

@@ -1,6 +1,6 @@
-"""Memory, buffers and accumulator, and what each engine operation does to them, bit for bit.
+"""Memory, buffers and accumulator, and the effect of each engine operation on them, bit for bit.
 
-Written from docs/machine.md, with NumPy, a whole operation at a time.
+Written from docs/machine.md, with NumPy, one whole operation at a time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sw.tile_programs.stated import Stated
 Bytes = npt.NDArray[np.uint8]
 Known = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
-#: The spaces of arrays by their numbers.
+#: Names of the CGRA's spaces, by number.
 _SPACES = ("acc", "scratch", "out")
-#: The spaces for people.
+#: Names of the spaces in messages.
 NAMES = {"acc": "the accumulator", "scratch": "the scratchpad", "out": "the output buffer"}
 
 
 class OperationError(InputError):
-    """An operation that the machine refuses, or one that reads what nothing has written."""
+    """An operation that the machine refuses, or that reads what nothing has written."""
 
     def __init__(self, found: str, expected: str):
         self.found, self.expected = found, expected
@@ -47,9 +47,9 @@ def _need(holds: bool | np.bool_, found: str, expected: str) -> None:
 class Memories:
     """State of a machine's memories; `memory` is changed in place.
 
-    `a` and `b` are columns × lanes bytes, `acc` words × columns int32, `scratch` and `out` bytes. What they
-    hold at the start is arbitrary, and with `strict` reading it is an error; what a product leaves beside its
-    result in a word of the accumulator is arbitrary too. `macs` and `moved` (bytes by port) count what was
+    `a` and `b` are columns × lanes bytes, `acc` is words × columns int32, `scratch` and `out` are bytes.
+    Their initial contents are arbitrary, and with `strict`, reading them is an error. So are the parts of an
+    accumulator word that a GEMM leaves beside its result. `macs` and `moved` (bytes by port) count the work
     done.
     """
 
@@ -73,7 +73,7 @@ class Memories:
         }
         self._registers = [] if config.cgra is None else [0] * len(registers(config.cgra))
         self._configuration: Loaded | None = None
-        #: What a launch of the grid may access.
+        #: What the current launch of the CGRA may access.
         self.stated: Stated | None = None
         self.macs = 0
         self.moved: Counter[str] = Counter()
@@ -81,8 +81,8 @@ class Memories:
     def perform(self, name: str, operands: Mapping[str, int]) -> None:
         """Execute one operation; `operands` holds its operands and its parameter registers.
 
-        Raises `OperationError` where the machine stops with an error, and if `strict` for what is read before
-        it is written. Windows are not known here: any byte of `memory` may be read and written.
+        Raises `OperationError` if the machine would stop with an error, and with `strict` also for a read
+        before a write. Windows are not modelled: any byte of `memory` may be read and written.
         """
         spec = isa.INSTRUCTIONS[name]
         if needed := self.config.lacks(name):
@@ -128,7 +128,7 @@ class Memories:
             )
 
     def _configure(self, fabric: Fabric, address: int) -> None:
-        """Take the bitstream at an address of the scratchpad."""
+        """Load the bitstream at an address of the scratchpad."""
         self._configuration = None
         data = self._bitstream(address, 3)
         data = self._bitstream(address, int.from_bytes(data[8:], "little"))
@@ -139,7 +139,7 @@ class Memories:
             raise OperationError(found, "one for this grid") from None
 
     def _bitstream(self, address: int, count: int) -> bytes:
-        """The first words of a bitstream."""
+        """The first `count` words of a bitstream."""
         held = self.scratch[address : address + 4 * count]
         if held.size < 4 * count:
             found = f"a bitstream of {count} words at {address:#x} of the scratchpad"
@@ -151,9 +151,9 @@ class Memories:
     def _check_accesses(
         self, arrays: Sequence[ArrayEntry], sites: Sequence[AccessSite], done: Launched
     ) -> None:
-        """Raise `OperationError` for the first access of a launch that it does not state.
+        """Raise `OperationError` for a launch's first access outside the regions that it states.
 
-        If `strict`, also for a load of what nothing has written before.
+        If `strict`, also for a load of data that nothing has written.
         """
         found: list[tuple[tuple[int, bool, int], OperationError]] = []
         written = np.full(self.out.size, done.steps, np.int64)
@@ -178,7 +178,7 @@ class Memories:
                 )
                 found.append(((steps[n], site.stores, site.pe), error))
             if self.strict and not site.stores:
-                # What is known of the accumulator is known by elements.
+                # `known` has one flag per element of the accumulator.
                 known = self.known[space].reshape(-1)[at // 4 if space == "acc" else at]
                 known = known | (written[at] < steps[:, None]) if space == "out" else known
                 if len(wrong := np.argwhere(~(known | idle))):
@@ -195,7 +195,7 @@ class Memories:
         return starts[:, None] + np.arange(size)
 
     def _load(self, name: str, p: dict[str, int]) -> None:
-        """Rows of bytes into a buffer, padding behind them."""
+        """Load rows of bytes, with padding, into a buffer."""
         _need(min(p["outer"], p["inner"]) > 0, f"outer = {p['outer']}, inner = {p['inner']}", "at least 1")
         port, transposed = name.removesuffix("_t"), name.endswith("_t")
         rows = np.full(
@@ -226,7 +226,7 @@ class Memories:
         return self.b, self.config.derived.buffer_b
 
     def _load_patches(self, p: dict[str, int]) -> None:
-        """A load_b_conv: the image as the tile covers it, then each kernel element's pixels."""
+        """Execute load_b_conv: gather the tile's part of the image, then write kernel element by element."""
         shape, width = self.config.derived.buffer_b, self.config.load_b_bytes
         g = {name.removeprefix("conv_"): value for name, value in p.items()}
         sizes = ("outer", "inner", "height", "width", "out_rows", "out_cols")
@@ -260,7 +260,7 @@ class Memories:
                 self.known["b"][columns, place % shape.lanes] = True
 
     def _gemm(self, p: dict[str, int], *, add: bool) -> None:
-        """A product; its words of the accumulator are written whole."""
+        """Execute a GEMM; it overwrites whole words of the accumulator."""
         m, n, k = p["gemm_m"], p["gemm_n"], p["k"]
         _need(min(m, n, k) > 0, f"a product of {m} x {k} x {n}", "sizes of at least 1")
         a, known_a = self._operand("a", p["a"], p["gemm_a_pitch"], m, k, p["gemm_signed"] & 1, p)
@@ -288,7 +288,7 @@ class Memories:
     def _operand(
         self, name: str, first: int, pitch: int, size: int, k: int, signed: int, p: dict[str, int]
     ) -> tuple[npt.NDArray[np.int64], Known]:
-        """Lanes × k, zero point subtracted, of all blocks that `size` lanes reach; which lanes are known."""
+        """Operands less zero point (lanes × k), of all blocks that `size` lanes need; and known lanes."""
         buffer, shape = self._buffer(name)
         blocks = -(-size // shape.lanes)
         columns = first + np.arange(blocks)[:, None] * pitch + np.arange(k)
@@ -300,7 +300,7 @@ class Memories:
         return values.transpose(0, 2, 1).reshape(-1, k), known.reshape(-1)
 
     def check_known(self, name: str, known: bool) -> None:
-        """Raise `OperationError` for a read of a space where something is not known."""
+        """Raise `OperationError` for a read of a space that includes unknown data."""
         if not known:
             raise self._unknown(name)
 
@@ -310,7 +310,7 @@ class Memories:
         return OperationError(f"a read of {place} where nothing was written", "a write before")
 
     def _store(self, p: dict[str, int], space: str) -> None:
-        """Rows of the accumulator, in words, or of the scratchpad or output buffer, in bytes."""
+        """Store rows of the accumulator, in words, or of the scratchpad or output buffer, in bytes."""
         held: Bytes = getattr(self, space).reshape(-1).view(np.uint8)
         unit, what, width = 1, "byte", self.config.store_bytes
         if space == "acc":
@@ -321,13 +321,13 @@ class Memories:
         place = (p["source"] + i * p["store_pitch"]) * unit + np.arange(max(1, p["bytes"]))
         _inside(place // unit, held.size // unit, f"{what} of {NAMES[space]}")
         if self.strict:
-            # What is known of the accumulator is known by elements.
+            # `known` has one flag per element of the accumulator.
             known = self.known[space].reshape(-1)[place // 4 if space == "acc" else place]
             self.check_known(space, bool(known.all()))
         self._write(p, held[place])
 
     def _write(self, p: dict[str, int], rows: Bytes) -> None:
-        """Rows of bytes to memory."""
+        """Write rows of bytes to memory."""
         _need(min(p["rows"], p["bytes"]) > 0, f"rows = {p['rows']}, bytes = {p['bytes']}", "at least 1")
         at = self._addresses(p["memory"], p["store_stride"], p["rows"], p["bytes"])
         self.memory[at] = rows
@@ -341,7 +341,7 @@ def _fit(name: str, value: int, bits: int) -> int:
 
 
 def _suits(name: str, pitch: int, shape: BufferShape) -> None:
-    """A pitch between blocks of lanes must leave no two lanes in one bank."""
+    """Require that a pitch between blocks puts no two lanes into one bank."""
     wanted = shape.lanes % shape.banks
     _need(pitch % shape.banks == wanted, f"{name} = {pitch}", f"{wanted} modulo {shape.banks}")
 

@@ -14,7 +14,7 @@ from sw.tile_programs.stated import Stated
 
 
 def _operands(s: Instruction) -> dict[str, Expr]:
-    """What the registers of an operation hold, parameters that are not stated being 0."""
+    """The register values of an operation; parameters that it does not state are 0."""
     spec = isa.INSTRUCTIONS[s.name]
     given = dict(s.operands)
     found: dict[str, Expr] = {}
@@ -32,10 +32,11 @@ def execute(
     values: Mapping[str, int] | None = None,
     stated: Callable[[Instruction, Mapping[str, int]], Stated | None] = lambda s, values: None,
 ) -> None:
-    """Execute the operations of a program one after the other, whatever warps they are for.
+    """Execute the operations of a program one after the other, whatever their warps.
 
-    `stated` gives what a launch of the grid may access, for the values of the variables there (None: all).
-    `wait` and `signal` do nothing. Raises `IRError` with place and iteration for what the machine refuses.
+    `stated` returns what a launch of the CGRA may access, given the values of the variables there (None:
+    anything). `wait` and `signal` do nothing. Raises `IRError` with place and iteration for what the machine
+    refuses.
     """
     now = dict(values or {})
     operands: dict[str, dict[str, Expr]] = {}
