@@ -1,4 +1,4 @@
-"""Arguments of a kernel: arrays and scalars from a file, and random ones of the size that it needs."""
+"""Arguments of a kernel: arrays and scalars from a file, or random ones of the size that it needs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hw.errors import InputError
 from sw.dfg.interpret import MOST_ITERATIONS, Words, execute, words_of
 from sw.dfg.kernel import Kernel
 
-#: Random elements lie between minus this and this, random scalars between 1 and the other.
+#: Range of random array elements (from minus this to this), and largest random scalar (from 1).
 ELEMENT_RANGE, SCALAR_RANGE = 1 << 15, 16
-#: Elements of a random array; a kernel that accesses more must be given arrays.
+#: Elements of a random array; for a kernel that accesses more, arrays must be given.
 LARGEST = 1 << 18
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arrays of int32, int8 or uint8, scalars, and how many iterations; `drawn` names what is random."""
+    """Arrays of int32, int8 or uint8; scalars with the number of iterations; `drawn` names random ones."""
 
     arrays: Mapping[str, np.ndarray]
     scalars: Mapping[str, int]
@@ -29,13 +29,13 @@ class Arguments:
 
     @property
     def drawn_text(self) -> str:
-        """What is random, for people: values of scalars, lengths and types of arrays."""
+        """The random arguments, for users: values of scalars, lengths and types of arrays."""
         scalars = [f"{name} = {value}" for name, value in self.scalars.items() if name in self.drawn]
         arrays = [f"{n}[{len(array)}] {array.dtype}" for n, array in self.arrays.items() if n in self.drawn]
         return ", ".join(scalars + arrays)
 
     def as_dict(self) -> dict[str, Any]:
-        """Each argument by name: shape, type, and whether it was given or drawn; of scalars the value too."""
+        """Each argument by name: shape, type, whether it was given or drawn, and for scalars the value."""
         found: dict[str, Any] = {
             name: {"shape": list(array.shape), "type": str(array.dtype)}
             for name, array in self.arrays.items()
@@ -47,7 +47,7 @@ class Arguments:
 
 
 def function_of(text: str, needed: str) -> tuple[str, str]:
-    """File and function out of `FILE.py:FUNCTION`; raises `InputError`, which begins with what is needed."""
+    """Split `FILE.py:FUNCTION` into file and function. Raises `InputError`, which begins with `needed`."""
     file, sign, name = text.rpartition(":")
     if not sign or not file or not name.isidentifier():
         raise InputError(f"{needed}, not {text!r}")
@@ -57,10 +57,10 @@ def function_of(text: str, needed: str) -> tuple[str, str]:
 def arguments(
     kernel: Kernel, given: Mapping[str, np.ndarray], iterations: int | None = None, seed: int = 0
 ) -> Arguments:
-    """Arguments out of what is given by name; what is not is random, drawn from the seed.
+    """The arguments given by name, completed by random ones drawn from the seed.
 
     Random arrays have as many elements as the kernel accesses. Raises `InputError` for names that are no
-    parameters, other types, and indices that are negative or too large.
+    parameters, for other types, and for negative or too large indices.
     """
     place = f"{kernel.file}: {kernel.name}"
     arrays, scalars = {}, {}
@@ -99,7 +99,7 @@ def arguments(
 
 
 def _array(place: str, value: np.ndarray) -> np.ndarray:
-    """An array of a type that memory holds; others become int32 where all elements fit."""
+    """An array of a type that memory can hold; other types become int32 if all elements fit."""
     if value.ndim != 1 or value.dtype.kind not in "iu":
         found = f"{value.dtype} of {value.ndim} dimensions"
         raise InputError(f"{place} must be an array of whole numbers of one dimension, not {found}")
@@ -124,7 +124,7 @@ def _scalar(place: str, value: np.ndarray) -> int:
 
 
 class _Drawn(list[int]):
-    """Random elements, of which as many count as a kernel accesses."""
+    """Random elements; records how many of them a kernel accesses."""
 
     def __init__(self, seed: int, name: str):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -141,5 +141,5 @@ class _Drawn(list[int]):
         super().__setitem__(index, value)
 
     def initial(self) -> np.ndarray:
-        """What it held at the start, as far as it was accessed."""
+        """The initial contents, up to the last element accessed."""
         return self.elements[: self.used]

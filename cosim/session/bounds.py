@@ -1,4 +1,4 @@
-"""The array's work for an operator: multiply-accumulates, and the lower bound of their cycles."""
+"""The array's work for an operator: multiply-accumulates, and a lower bound of their cycles."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sw.patches import Axis
 
 
 def macs(operator: Operator | Repeated) -> int:
-    """Multiply-accumulates of a product or a convolution, 0 for others."""
+    """Multiply-accumulates of a matrix product or a convolution; 0 for other operators."""
     match operator:
         case Repeated():
             return operator.count * sum(map(macs, operator.body))
         case MatrixProduct():
-            # A copy is none, though the array makes it.
+            # A copy has none, although the array executes it.
             return operator.output.elements * operator.a.shape[-1] * (operator.op != "Copy")
         case ImageConvolution():
             return operator.output.elements * math.prod(operator.w.shape[1:])
@@ -25,12 +25,13 @@ def macs(operator: Operator | Repeated) -> int:
 
 
 def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
-    """The least cycles in which the array can compute an operator, empty rows and columns counted.
+    """Lower bound of the array's cycles for an operator, including idle rows and columns.
 
-    In a cycle every row has an element of one operand, every column one of the other. So an element of A that
-    is multiplied with n elements of B takes a row for n / columns cycles, rounded up, whatever else the array
-    does; an element of B likewise. Whichever operand needs more is the bound. Of a convolution the weights
-    are counted, and the pixels too where a kernel has one pixel; products with padding need none.
+    In each cycle, every row holds an element of one operand, and every column one of the other. So an element
+    of A that is multiplied with n elements of B occupies a row for n / columns cycles, rounded up, whatever
+    else the array does; an element of B likewise. The operand that needs more gives the bound. For a
+    convolution, weights are counted, and for a kernel of one pixel also the image's pixels. Products with
+    padding need no cycles.
     """
     match operator:
         case Repeated():
@@ -60,15 +61,15 @@ def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
 
 
 def _inside(axis: Axis, tap: int) -> int:
-    """How many outputs of an axis multiply this pixel of the kernel with one of the image."""
+    """Number of outputs along an axis for which this kernel tap falls inside the image."""
     places = (i * axis.stride + tap * axis.dilation - axis.before for i in range(axis.outputs))
     return sum(0 <= place < axis.size for place in places)
 
 
 def _share(partners: int, config: MachineConfig) -> Fraction:
-    """The part of the array's cycles that an element needs to meet so many of the other operand.
+    """Fraction of the array's cycles that an element needs to meet `partners` elements of the other operand.
 
-    It may take a row for some and a column for others.
+    It may occupy a row for some of them and a column for others.
     """
     rows, columns = config.rows, config.cols
     return min(

@@ -19,10 +19,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(ABC, Generic[R]):
-    """All of a program's run but the RTL: what to simulate, what is predicted, what must come out.
+    """A program ready to run on the RTL: the jobs to simulate, the prediction, and the expected results.
 
-    `jobs` are the program's, and before and after it those that fill and empty memories of the machine;
-    `model_seconds` is how long the cycle model took.
+    `jobs` are the program's own, and before and after it those that fill and dump memories of the machine.
+    `model_seconds` is the time that the cycle model took.
     """
 
     jobs: Sequence[Job]
@@ -31,12 +31,12 @@ class Prepared(ABC, Generic[R]):
 
     @abstractmethod
     def judged(self, outcomes: Sequence[Outcome]) -> R:
-        """What the RTL did in the jobs, compared with what must come out."""
+        """Compare the outcomes of the jobs on the RTL with what is expected."""
 
 
 @dataclass
 class Simulated(Generic[R]):
-    """The results of programs in the order in which they ran, and how long it took."""
+    """The results of programs in the order in which they ran, and the time taken."""
 
     results: list[R] = field(default_factory=list)
     build_seconds: float = 0.0
@@ -65,13 +65,12 @@ def drive(
     sim: str = "",
     progress: Progress = lambda text: None,
 ) -> Simulated[R]:
-    """Run programs one after the other; each may depend on what those before it left.
+    """Run programs one after the other; each may depend on what earlier ones left in memory.
 
-    `sim` is the name of the simulator, or the address of a board, for people.
-    `programs` gets the list of results, which grows, and prepares one program after the other. `simulator` is
-    called when the first of them is predicted, and not at all where there is none. Every program is a
-    simulation of its own: the padding of tiles is computed from what buffers held before, which the cycle
-    model takes to be 0.
+    `programs` gets the growing list of results and prepares the next program from it. `simulator` is called
+    once the first program is predicted, and never if there is none. `sim` is the simulator's name or the
+    board's address, for users. Each program is a simulation of its own: the padding of tiles is computed from
+    the previous contents of buffers, which the cycle model takes to be 0.
     """
     made: Simulated[R] = Simulated()
     board = ":" in sim

@@ -27,29 +27,29 @@ from sw.dfg.graph import Graph
 from sw.dfg.interpret import Results, run
 from sw.dfg.kernel import Kernel
 
-#: Scratchpad and output buffer of the machine where none is named, so that kernels share one.
+#: Default size of scratchpad and output buffer, so that kernels share one machine.
 BUFFER_BYTES = 1 << 15
-#: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
+#: Default machine around the CGRA: a small one, with ports wide enough for several banks.
 BASE, BASE_SETTINGS = (
     "test",
     {"load_c_bytes": 32, "store_bytes": 16, "scratch_bytes": BUFFER_BYTES, "out_bytes": BUFFER_BYTES},
 )
-#: The grid where neither a command nor the machine names one.
+#: Default fabric, if neither the command nor the machine names one.
 FABRIC = "mesh4x4"
-#: Instruction words of a warp: a launch may have many scalars.
+#: Instruction words per warp: a launch may have many scalars.
 IMEM_WORDS = 1024
 
 
 def base_machine(
     source: str | MachineConfig | None = None, settings: Mapping[str, Any] | None = None
 ) -> MachineConfig:
-    """The machine around the grid: a preset or file, `BASE` where none is named, with single settings."""
+    """The machine around the CGRA: a preset or file (default `BASE`), with single settings changed."""
     own = BASE_SETTINGS if source is None else {}
     return load(source or BASE, own | dict(settings or {}))
 
 
 def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int] | None) -> Fabric:
-    """The grid: a preset or file in the given size; where none is named the machine's own, or `FABRIC`."""
+    """The fabric: a preset or file in the given size, or else the machine's own, or else `FABRIC`."""
     if source is None and base.cgra is not None:
         if size is not None:
             raise InputError(f"--grid needs --fabric: the machine has the grid {base.cgra.name!r} already")
@@ -58,7 +58,10 @@ def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int]
 
 
 def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], MachineConfig]:
-    """The machine with a grid, as many columns as that has lanes, and so many bytes of its two buffers."""
+    """A function that builds the machine: `base` with this fabric, given the bytes of the CGRA's two buffers.
+
+    It has at least as many columns as the fabric has lanes, and both buffers have at least the given size.
+    """
 
     def grown(field: str, size: int) -> int:
         own: int = getattr(base, field)
@@ -82,7 +85,7 @@ def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], Machine
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedKernel(Prepared["KernelResult"]):
-    """A kernel whose tile program is prepared, and what it means."""
+    """A kernel with its prepared tile program and the expected results."""
 
     kernel: Kernel
     given: Arguments
@@ -92,7 +95,7 @@ class PreparedKernel(Prepared["KernelResult"]):
     map_seconds: float
 
     def judged(self, outcomes: Sequence[Outcome]) -> KernelResult:
-        """The result, its arrays and scalars compared with what the function means."""
+        """The result: arrays and scalars compared with what the function computes."""
         ran = self.prepared.judged(outcomes)
         memory = ran.compiled.bound.memory
         held = {n: at.extract(ran.memory[at.address : at.address + at.size]) for n, at in memory.items()}
@@ -106,7 +109,7 @@ class PreparedKernel(Prepared["KernelResult"]):
     def _difference(
         self, ran: ProgramResult, arrays: Mapping[str, np.ndarray], returned: tuple[int, ...]
     ) -> str | None:
-        """The first value that is not what the kernel means."""
+        """The first value that differs from what the kernel computes."""
         error = ran.observed.error
         if error is not None:
             return f"error {error.text}"
@@ -122,9 +125,9 @@ class PreparedKernel(Prepared["KernelResult"]):
 
 @dataclass
 class KernelResult(ProgramResult):
-    """What became of a kernel on the RTL; `arrays` and `returned` are what it left there.
+    """The result of a kernel on the RTL; `arrays` and `returned` are the values that it left.
 
-    `difference` is the first value that is not what the kernel means.
+    `difference` is the first value that differs from what the kernel computes.
     """
 
     kernel: PreparedKernel
@@ -134,12 +137,12 @@ class KernelResult(ProgramResult):
 
     @property
     def failure(self) -> str:
-        """What is wrong with its results, where they are."""
+        """What is wrong with its results, or empty."""
         return self.difference or ""
 
     @property
     def configurations(self) -> list[SearchResult]:
-        """The loops of the kernel, mapped."""
+        """The mapped loops of the kernel."""
         return list(self.kernel.program.mapped.values())
 
     @property
@@ -149,7 +152,7 @@ class KernelResult(ProgramResult):
 
     @property
     def main(self) -> SearchResult:
-        """The loop of the kernel with the most operations."""
+        """The kernel's loop with the most operations."""
         loops = {launch.graph.name for launch in self.kernel.kernel.loops}
         mapped = self.kernel.program.mapped.items()
         found = [m for graph, m in mapped if graph.name.removesuffix(".rest") in loops]
@@ -168,9 +171,9 @@ def prepare_kernel(
     report: Callable[[Graph, SearchEvent], None] | None = None,
     after: Observer | None = None,
 ) -> PreparedKernel:
-    """Plan, map, compile and predict a kernel, and compute what it means.
+    """Plan, map, compile and predict a kernel, and compute its expected results.
 
-    `times` is how often loops are unrolled. Raises `InputError` for what the machine or its grid cannot do.
+    `times` is the unroll factor of loops. Raises `InputError` for what the machine or its CGRA cannot do.
     """
     expected = run(kernel, given.arrays, given.scalars)
     extents = {name: ArrayExtent(str(array.dtype), len(array)) for name, array in given.arrays.items()}

@@ -1,6 +1,6 @@
 """The machine program of a group of a model's operators: how to run it, and what bounds each operator.
 
-The same whether it comes from the compiler or from a directory (`heald.bundle`).
+It is the same whether it comes from the compiler or from a directory (`heald.bundle`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from sw.kernels.configuration import Configured
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """A configuration of the grid, and whether an independent decoder finds that its words mean its graph.
+    """A configuration of the CGRA, and where an independent decoder finds that it differs from its graph.
 
-    `configured` is what the compiler made; None for one that was read from a directory.
+    `configured` is the compiler's result; None if the configuration was read from a directory.
     """
 
     name: str
@@ -58,11 +58,11 @@ class KernelFacts:
 
     @property
     def verified(self) -> bool:
-        """Whether the words mean the graph."""
+        """Whether the words implement the graph."""
         return not self.differences
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `ii` in the JSON of a run."""
+        """An entry of `ii` in the JSON of a run."""
         return {
             "name": self.name,
             "operations": len(self.graph.nodes),
@@ -77,13 +77,13 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """What is known of an operator before it runs.
+    """What is known about an operator before it runs.
 
-    `macs` are those of the array, `array` the least cycles that it takes for them. `moved` holds bytes by
-    memory port, each element of a tensor once; `grid` is the sum over its launches of what each takes
-    at the least, with the least initiation interval. `kernels` are numbers of its configurations in the
-    program, `loops` the counts of the loops around its operations, `tile` rows and columns of its
-    tiles, empty where it is not cut into such.
+    `macs` are the array's multiply-accumulates, and `array` is a lower bound of their cycles. `moved` holds
+    bytes by memory port, each element of a tensor counted once. `grid` is a lower bound of the CGRA's cycles:
+    the sum over all launches at the MII. `kernels` are indices of its configurations in the program. `loops`
+    are the trip counts of the loops around its operations. `tile` has rows and columns of its tiles; it is
+    empty if there are none.
     """
 
     name: str
@@ -100,16 +100,16 @@ class OperatorFacts:
     tile: Mapping[str, int]
 
     def bounds(self, config: MachineConfig, bandwidth: Mapping[str, int]) -> dict[str, int]:
-        """Least cycles by what limits them: array, ports, grid."""
+        """Lower bounds of its cycles by resource: array, ports, CGRA."""
         found = {"gemm": self.array, "cgra": self.grid}
         return found | {p: -(-b // bandwidth.get(p, config.port_bytes(p))) for p, b in self.moved.items()}
 
 
 @dataclass(frozen=True)
 class MachineProgram:
-    """A program with its memory; `homes` in the order in which `source` calls its buffers t0, t1, ...
+    """A program with its memory; `homes` is in the order in which `source` names its buffers t0, t1, ...
 
-    `constants` are address and bytes of all that memory holds before tensors come in.
+    `constants` are address and bytes of everything in memory before tensors are written.
     """
 
     config: MachineConfig
@@ -124,7 +124,7 @@ class MachineProgram:
     compiled: Compiled | None = field(default=None, compare=False, repr=False)
 
     def kept(self) -> dict[str, Allocation]:
-        """Tensors that the program writes and that nothing has overwritten when it ends."""
+        """Tensors that the program writes and that are not overwritten when it ends."""
         homes = list(self.homes.values())
         return {
             name: home
@@ -134,13 +134,13 @@ class MachineProgram:
 
 
 def _later(other: Allocation, home: Allocation) -> bool:
-    """Whether a tensor comes where another one lay."""
+    """Whether `other` occupies memory of `home` after `home`'s live range."""
     apart = other.address >= home.address + home.size or home.address >= other.address + other.size
     return other.first > home.last and not apart
 
 
 def machine_program(compiled: Compiled) -> MachineProgram:
-    """What the compiler made, as it is run."""
+    """The compiler's result in the form in which it is run."""
     homes = compiled.memory.homes
     kernels = _kernels(compiled)
     names = {f"t{i}": name for i, name in enumerate(homes)}
@@ -165,7 +165,7 @@ def machine_program(compiled: Compiled) -> MachineProgram:
 
 
 def _kernels(compiled: Compiled) -> tuple[KernelFacts, ...]:
-    """Different configurations."""
+    """The distinct configurations."""
     made: dict[tuple[int, ...], KernelFacts] = {}
     for part in compiled.parts:
         for configured in part.configured:
@@ -178,7 +178,7 @@ def _kernels(compiled: Compiled) -> tuple[KernelFacts, ...]:
 
 
 def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> KernelFacts:
-    """What is told of a configuration, its words decoded and compared once more."""
+    """Facts about a configuration; its words are decoded and compared once more."""
     kernel = configured.kernel
     arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
     return KernelFacts(
@@ -206,9 +206,9 @@ def decoded(
     places: Sequence[Sequence[int]],
     config: MachineConfig,
 ) -> tuple[str, ...]:
-    """Where the words of a configuration do not mean its graph, by the independent decoder.
+    """Where the words of a configuration differ from its graph, according to the independent decoder.
 
-    `places` are PE and step of every node, in the order of the graph.
+    `places` are PE and step of every node, in the graph's order.
     """
     if config.cgra is None:
         return (f"machine {config.name!r} has no grid",)
@@ -222,7 +222,7 @@ def executed(
 ) -> Iterator[tuple[Instruction, dict[str, int], int]]:
     """The GEMMs and launches that a program executes, in order, with their operands.
 
-    The third part is the number of the configuration that the CGRA holds then, -1 for none.
+    The third item is the index of the configuration that the CGRA then holds, or -1.
     """
     numbers = {k.words: n for n, k in enumerate(kernels)}
     held: dict[str, int] = {}
@@ -252,7 +252,7 @@ def executed(
 
 @dataclass
 class _Launched:
-    """The launches of an operator that do anything: number, least cycles of the CGRA, configurations."""
+    """The launches of an operator with any iterations: number, lower bound of cycles, configurations."""
 
     count: int = 0
     cycles: int = 0
@@ -276,7 +276,7 @@ def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _
 
 
 def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, set[str]]]:
-    """Tensors by operator and engine; products have `gemm` without tensors."""
+    """Tensors by operator and engine; products have the key `gemm` without tensors."""
     found: dict[int, dict[str, set[str]]] = {}
     for i in instructions(compiled.source):
         spec = isa.INSTRUCTIONS.get(i.name)
@@ -284,7 +284,7 @@ def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, 
             continue
         tensors = found.setdefault(compiled.labels[i.label], {}).setdefault(spec.engine, set())
         accesses = i.writes if spec.engine == "store" else i.reads
-        # A store's first region is what it stores; others are what lay there before.
+        # A store's first region is what it stores; the others are what it overwrites.
         first = accesses[0] if accesses else None
         if isinstance(first, Region) and first.buffer in names:
             tensors.add(names[first.buffer])
@@ -302,7 +302,7 @@ def _facts(
     views = (*operator.inputs, operator.output)
 
     def size(tensor: str) -> int:
-        # Elements that repeat count once.
+        # Repeated elements count once.
         steps = [zip(v.shape, v.strides, strict=True) for v in views if v.tensor == tensor]
         found = [math.prod(n for n, stride in own if stride) for own in steps]
         home = homes[tensor]
@@ -326,7 +326,7 @@ def _facts(
 
 
 def _tile(part: Part) -> dict[str, int]:
-    """Sizes of the tiles of an operator, and of the whole that they make."""
+    """Tile sizes of an operator, and the sizes of the whole."""
     tiles = getattr(part, "tiles", None)
     if not isinstance(tiles, Tiles):
         return {}
@@ -335,9 +335,9 @@ def _tile(part: Part) -> dict[str, int]:
 
 
 def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:
-    """The deepest loops around instructions of an operator, outermost first, with their counts.
+    """The deepest loop nest around an operator's instructions, outermost first, with trip counts.
 
-    Bounds that depend on other loops count as they are in the first iteration.
+    Bounds that depend on other loops are evaluated in the first iteration.
     """
     best: Body = ()
     for s, around in walk(compiled.source.body):

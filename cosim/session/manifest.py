@@ -1,7 +1,7 @@
 """The manifest of a compiled directory (docs/compile.md), and the checked files that it lists.
 
-Nothing of a directory is trusted: it may come from anywhere. Only regular files inside of it that the
-manifest lists are read, and only once.
+The contents of a directory are not trusted, as they may come from anywhere. Only regular files inside it that
+the manifest lists are read, and each only once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hw.config import load as load_machine
 from hw.errors import InputError
 
 MANIFEST, MACHINE = "manifest.json", "machine.toml"
-#: What a manifest says that it is, and the number of its form.
+#: The kind that a manifest must state, and the version of its format.
 KIND, FORM = "heald model", 3
 
 
 @dataclass(frozen=True)
 class Held:
-    """A directory whose files have the hashes of its manifest; `fields` are those of the manifest."""
+    """A directory whose files match the hashes in its manifest; `fields` are the manifest's fields."""
 
     directory: Path
     fields: Mapping[str, Any]
@@ -36,11 +36,11 @@ class Held:
 
     @property
     def place(self) -> Path:
-        """The manifest, as messages name it."""
+        """Path of the manifest, for messages."""
         return self.directory / MANIFEST
 
     def folder(self, name: str) -> dict[str, bytes]:
-        """The files in a folder by their names in it."""
+        """The files in a folder, by their names in it."""
         inside = {PurePosixPath(path): data for path, data in self.files.items()}
         return {path.name: data for path, data in inside.items() if path.parent == PurePosixPath(name)}
 
@@ -60,14 +60,14 @@ class Held:
         return config
 
     def needs(self, name: str) -> bytes:
-        """The bytes of a file; raises `InputError` where the manifest does not list it."""
+        """The bytes of a file; raises `InputError` if the manifest does not list it."""
         if name not in self.files:
             raise InputError(f"{self.place}: files must list {name}")
         return self.files[name]
 
 
 def is_manifest(directory: Path) -> bool:
-    """Whether a directory has a manifest of ours, whatever else is wrong with it."""
+    """Whether a directory has a manifest of this project, whatever else is wrong with it."""
     try:
         return bool(_read(directory))
     except (OSError, InputError):
@@ -75,7 +75,7 @@ def is_manifest(directory: Path) -> bool:
 
 
 def held(directory: Path) -> Held:
-    """A compiled directory, once every file has its hash; raises `InputError` with what is wrong first."""
+    """Read a compiled directory and check every file's hash; raises `InputError` for the first problem."""
     place, fields = directory / MANIFEST, _read(directory)
     if fields.get("form") != FORM:
         found = fields.get("form")
@@ -105,7 +105,7 @@ def _read(directory: Path) -> dict[str, Any]:
 
 
 def _bytes(directory: Path, name: str) -> bytes:
-    """What a regular file inside of the directory holds; nothing else is opened."""
+    """The contents of a regular file inside the directory; nothing else is opened."""
     path = directory / name
     try:
         real = Path(os.path.realpath(path))
@@ -119,12 +119,12 @@ def _bytes(directory: Path, name: str) -> bytes:
 
 
 def _texts(value: Any, *keys: str) -> bool:
-    """Whether something is an object that has texts under these names."""
+    """Whether a value is an object with texts under these keys."""
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in keys)
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text is the name of a file in a directory or in a folder of it."""
+    """Whether a text names a file in a directory or in a folder of it."""
     path = PurePosixPath(text)
     plain = text == str(path) and not path.is_absolute() and ".." not in path.parts and text != "."
     return plain and text.isprintable() and len(path.parts) <= 2
@@ -151,7 +151,7 @@ def _is_steps(value: Any) -> bool:
 
 
 def _is_border(value: Any) -> bool:
-    """Whether something is a list of tensors with names, types and shapes."""
+    """Whether a value is a list of tensors with names, types and shapes."""
     return isinstance(value, list) and all(
         _texts(each, "name", "type")
         and isinstance(each.get("shape"), list)
@@ -160,7 +160,7 @@ def _is_border(value: Any) -> bool:
     )
 
 
-#: The fields of every manifest, what each must be, and those of models.
+#: The fields of every manifest with their checks, and the fields of models.
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "versions": (lambda value: _texts(value, "heald"), "an object with heald"),
     "model": (lambda value: isinstance(value, str), "a text"),

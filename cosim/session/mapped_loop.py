@@ -21,7 +21,7 @@ from sw.dfg.unroll import unroll
 
 @dataclass(frozen=True)
 class MappedLoop:
-    """What became of one loop of a command: the search, the words, and what differs when they are decoded."""
+    """The result for one loop of a command: the search, the words, and differences found by decoding them."""
 
     outcome: SearchResult
     fabric: Fabric
@@ -33,29 +33,29 @@ class MappedLoop:
 
     @functools.cached_property
     def bitstream(self) -> tuple[int, ...]:
-        """The words; scalars and arrays have numbers in the order of their use. Nothing without a mapping."""
+        """The words; scalars and arrays are numbered in order of use. Empty without a mapping."""
         return () if self.outcome.mapping is None else tuple(self.outcome.words())
 
     @property
     def ok(self) -> bool:
-        """Whether there is a mapping whose bitstream means the graph."""
+        """Whether there is a mapping whose bitstream implements the graph."""
         return self.outcome.mapping is not None and not self.outcome.differences
 
     @property
     def operators(self) -> int:
-        """Operations that are placed."""
+        """Number of placed operations."""
         return len(self.outcome.prepared.nodes)
 
     @property
     def utilization(self) -> float:
-        """The share of PEs and contexts that start an operation."""
+        """Fraction of the slots (PEs x contexts) that start an operation."""
         if self.outcome.mapping is None:
             return 0.0
         return self.operators / (self.fabric.size * self.outcome.mapping.ii)
 
     @property
     def failure(self) -> str:
-        """Why there is no mapping; nothing where there is one."""
+        """Why there is no mapping; empty if there is one."""
         outcome, most = self.outcome, self.fabric.contexts
         if outcome.mapping is not None:
             return ""
@@ -69,7 +69,7 @@ class MappedLoop:
         return f"{where} in {outcome.seconds:.1f} s up to II {last.ii}: {last.why}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The result for other programs; a place is row, column and step."""
+        """The result as JSON; a place is row, column and step."""
         outcome, mapping = self.outcome, self.outcome.mapping
         places = {} if mapping is None else mapping.places
         return {
@@ -94,9 +94,9 @@ class MappedLoop:
 
 
 def loops_of(source: str, times: int = 1) -> list[Graph]:
-    """The graphs to map: that of GRAPH.json, or those of the loops of FILE.py:FUNCTION, so often unrolled.
+    """The graphs to map: from GRAPH.json, or from the loops of FILE.py:FUNCTION, unrolled `times` times.
 
-    Raises `InputError` for what cannot be read, and for more scalars than a launch has.
+    Raises `InputError` for unreadable input, and for more scalars than a launch has.
     """
     if source.endswith(".json"):
         return [_ready(unroll(load_graph(source), times))]
@@ -105,9 +105,9 @@ def loops_of(source: str, times: int = 1) -> list[Graph]:
 
 
 def graphs_of(kernel: Kernel, times: int = 1) -> list[Graph]:
-    """The graphs of a function's loops, so often unrolled.
+    """The graphs of a function's loops, unrolled `times` times.
 
-    Scalar results become stores, since the grid answers in memory. Raises `InputError` where there is no
+    Scalar results become stores, since the CGRA returns results in memory. Raises `InputError` if there is no
     loop, and for more scalars than a launch has.
     """
     graphs = [launch.graph for launch in kernel.loops]
@@ -117,7 +117,7 @@ def graphs_of(kernel: Kernel, times: int = 1) -> list[Graph]:
 
 
 def _ready(graph: Graph) -> Graph:
-    """A graph as it is launched."""
+    """The graph in the form in which it is launched."""
     if graph.opaque:
         return graph
     taken = {node.memory.name for node in graph.nodes if node.memory}

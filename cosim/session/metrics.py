@@ -14,14 +14,14 @@ from hw.config import PORTS
 MINIMIZE, MAXIMIZE = "minimize", "maximize"
 
 
-#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
+#: Number formats: all digits; with a prefix such as k or M; in percent.
 WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
 
 
 class Metric(NamedTuple):
-    """What a metric is called, what it measures, and the direction that is wanted by default.
+    """The name of a metric, what it measures, and whether more or less is better by default.
 
-    On a page, a value times `scale` is in `unit`, written in a style.
+    A report shows a value times `scale`, with `unit`, in the given number format.
     """
 
     label: str
@@ -53,18 +53,18 @@ METRICS: Mapping[str, Metric] = {
     "dsps": Metric("multipliers", "multipliers"),
     "fmax_mhz": Metric("clock", "clock", MAXIMIZE, "MHz"),
 }
-#: Metrics that need a clock.
+#: Metrics that need a clock frequency.
 CLOCKED = ("fmax_mhz", "seconds_per_inference")
 
 
 @dataclass(frozen=True)
 class OperatorMetrics:
-    """One operator of a model on a machine; operators overlap.
+    """One operator of a model on a machine; operators may overlap.
 
-    `start` is the cycle of its first operation, `end` that after its last completion; `cycles` are those from
-    the last completion of earlier operators to its own, so that they add up. `bounds` are least cycles by
-    what limits them (`gemm`, `cgra`, ports), `moved` bytes by port, each element of a tensor once. `where` is
-    `machine`, `host` or `edge`.
+    `start` is the cycle of its first operation, `end` the cycle after its last completion. `cycles` count
+    from the last completion of earlier operators to its own, so they add up to the run's. `bounds` are lower
+    bounds of cycles by resource (`gemm`, `cgra`, ports). `moved` has bytes by port, each element of a tensor
+    counted once. `where` is `machine`, `host` or `edge`.
     """
 
     name: str
@@ -82,9 +82,9 @@ class OperatorMetrics:
 class ModelMetrics:
     """One model on a machine, by the exact cycle model.
 
-    `bytes_moved` are bytes that went through each memory port (words counted, times the port's width), `macs`
-    multiply-accumulates that the model needs, `instructions` those that all warps executed. `energy` is in pJ
-    by component.
+    `bytes_moved` are bytes through each memory port (words times the port's width). `macs` are the
+    multiply-accumulates that the model needs. `instructions` are those executed by all warps. `energy` is in
+    pJ by component.
     """
 
     name: str
@@ -98,12 +98,12 @@ class ModelMetrics:
 
 
 def model_from(values: Mapping[str, Any]) -> ModelMetrics:
-    """What is known of a model, out of what JSON holds of it."""
+    """Metrics of a model from their JSON."""
     return ModelMetrics(**{**values, "operators": tuple(OperatorMetrics(**o) for o in values["operators"])})
 
 
 def model_metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
-    """What a prediction says of a model."""
+    """Metrics of a model from a prediction."""
     passed, energies = Counter(dict.fromkeys(PORTS, 0)), Counter[str]()
     instructions = 0
     for run in made.programs:

@@ -1,7 +1,7 @@
 """Compiles models, predicts them, and prepares them to run on the RTL and be checked.
 
-A model is a sequence of steps: programs of the machine, and operators of the host. Each step gets what the
-steps before it really made.
+A model is a sequence of steps: programs of the machine, and operators of the host. Each step gets the actual
+results of the steps before it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Step = HostOperator | MachineProgram
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A model as steps; `verdicts` are the checker's on its programs, `seconds` those of each pass."""
+    """A model as steps; `verdicts` are the checker's on its programs, `seconds` the time of each pass."""
 
     network: Network
     config: MachineConfig
@@ -54,7 +54,7 @@ class CompiledModel:
 
     @property
     def failures(self) -> list[str]:
-        """Warps that the checker does not accept, and bitstreams that do not decode to their loops."""
+        """Warps that the checker rejects, and bitstreams that do not decode to their loops."""
         rejected = [f"the checker does not accept the warps: {v.reason}" for v in self.verdicts if not v.ok]
         kernels = [k.name for p in self.programs for k in p.kernels if not k.verified]
         return rejected + [f"bitstream {name} does not decode to its loop" for name in kernels]
@@ -69,7 +69,7 @@ def compile_model(
 ) -> CompiledModel:
     """Compile a network and check its warps; raises `InputError` for what the machine cannot do.
 
-    `after` and `options` are those of `sw.compiler.compile_network`.
+    `after` and `options` are passed to `sw.compiler.compile_network`.
     """
     progress(f"compiling {_count(len(network.operators), 'operator')} for machine {config.name!r}")
     seconds: dict[str, float] = {}
@@ -94,7 +94,7 @@ def _count(count: int, noun: str) -> str:
 def checked_model(
     network: Network, config: MachineConfig, steps: Sequence[Step], seconds: Mapping[str, float]
 ) -> CompiledModel:
-    """Steps with what the checker says of their programs."""
+    """Steps with the checker's verdicts on their programs."""
     begin = time.perf_counter()
     verdicts = tuple(
         verdict_on(s.source, {warp: listing(words) for warp, words in s.programs.items()}, config)
@@ -107,7 +107,7 @@ def checked_model(
 
 
 def job_of(program: MachineProgram, arrays: Arrays, settings: MemorySettings, name: str) -> Job:
-    """The job that runs a program on tensors; what it writes starts as an earlier step left it."""
+    """The job that runs a program on tensors; tensors that it writes start as earlier steps left them."""
     given = [
         (h.address, h.image(arrays[n]))
         for n, h in program.homes.items()
@@ -124,7 +124,7 @@ def job_of(program: MachineProgram, arrays: Arrays, settings: MemorySettings, na
 
 
 def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndarray]) -> None:
-    """Do what the host has to, on a copy of the tensor that it writes."""
+    """Execute an operator on the host, on a copy of the tensor that it writes."""
     result = reference.result_of(operator, network, arrays)
     tensor = network.tensors[operator.output.tensor]
     array = arrays.get(tensor.name, np.zeros(tensor.shape, tensor.element)).copy()
@@ -135,9 +135,9 @@ def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndar
 def predict_model(
     model: CompiledModel, inputs: Arrays, settings: MemorySettings, tensors: Arrays | None = None
 ) -> Prediction:
-    """The cycles of a compiled model by the cycle model alone.
+    """Predict the cycles of a compiled model, with the cycle model alone.
 
-    `tensors` are those that the network computes from the inputs, computed here if not given.
+    `tensors` are all values that the network computes from the inputs; computed here if not given.
     """
     if tensors is None:
         tensors = reference.run(model.network, inputs, everything=True)
@@ -145,7 +145,7 @@ def predict_model(
     for program, verdict in zip(model.programs, model.verdicts, strict=True):
         needed = {name for name, home in program.homes.items() if home.tensor.constant is None}
         if not needed <= tensors.keys() and program.compiled is not None:
-            # Of tensors that the compiler added.
+            # Includes tensors that the compiler added.
             tensors = reference.run(program.compiled.network, inputs, everything=True)
         job = job_of(program, tensors, settings, model.network.name or "model")
         predicted = predict(model.config, job, values=False)
@@ -154,7 +154,7 @@ def predict_model(
 
 
 def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
-    """What compiles a network for other machines and predicts its cycles, as `advise` asks for it."""
+    """A function for `advise` that compiles a network for another machine and predicts its cycles."""
 
     def cycles(config: MachineConfig, settings: MemorySettings) -> int:
         model = compile_model(network, config, bandwidth=settings.bandwidth)
@@ -168,9 +168,9 @@ def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
 
 
 def advice_on(network: Network, config: MachineConfig, progress: Callable[[str], None]) -> Advice | None:
-    """What bounds a network on a machine and what would help most, all of it predicted.
+    """What bounds a network on a machine and what would help most, all by prediction.
 
-    None where the host does all of it.
+    None if the host executes everything.
     """
     inputs, settings = draw_inputs(network, 0), MemorySettings.of(config)
     tensors = reference.run(network, inputs, everything=True)
@@ -184,21 +184,21 @@ def advice_on(network: Network, config: MachineConfig, progress: Callable[[str],
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStep(Prepared[ProgramRun]):
-    """A program of a model with its job, and what tensors it must make."""
+    """A program of a model with its job, and the tensors that it must produce."""
 
     prediction: ModelProgramPrediction
     expected: Arrays
 
     def judged(self, outcomes: Sequence[Outcome]) -> ProgramRun:
-        """The result, compared with the prediction and tensor by tensor with the reference."""
+        """The result, compared with the prediction, and tensor by tensor with the reference."""
         return ProgramRun.after(self.prediction, outcomes[0], self.expected)
 
 
 class Execution:
-    """A run of a compiled model: the steps, each with what those before it really made.
+    """A run of a compiled model, in which each step gets the actual results of the steps before it.
 
-    `arrays` are the tensors so far, `expected` those of the reference, `seconds` how long each pass and the
-    reference took. Raises `InputError` for inputs that are missing, unknown or of another type or shape.
+    `arrays` are the tensors so far, `expected` the reference's; `seconds` has the time of each pass and of
+    the reference. Raises `InputError` for inputs that are missing, unknown, or of another type or shape.
     """
 
     def __init__(self, model: CompiledModel, inputs: Arrays, settings: MemorySettings):
@@ -211,7 +211,7 @@ class Execution:
         self.seconds = {**model.seconds, "reference": time.perf_counter() - begin}
 
     def programs(self, results: Sequence[ProgramRun]) -> Iterator[PreparedStep]:
-        """The programs, one after the other, as `cosim.session.driver.drive` takes them."""
+        """Prepare the programs one after the other, for `cosim.session.driver.drive`."""
         model, network = self.model, self.model.network
         verdicts = iter(model.verdicts)
         for step in model.steps:
@@ -229,7 +229,7 @@ class Execution:
 
 
 def draw_inputs(network: Network, seed: int, given: Arrays | None = None) -> dict[str, np.ndarray]:
-    """The inputs that are given, or random ones; raises `InputError` for those that do not fit."""
+    """The given inputs, completed by random ones; raises `InputError` for inputs that do not fit."""
     if given is None:
         return reference.random_inputs(network, np.random.default_rng(seed))
     reference.check_inputs(network, given)

@@ -1,7 +1,7 @@
 """Compares a model's tensors with those of onnxruntime, which executes the model without rewriting it.
 
-Each operator is computed twice: as it ran, and again on the operands that onnxruntime has. The second tells
-what an operator does by itself from what it was handed.
+Each operator is computed twice: as it ran, and again on onnxruntime's operands. The second shows the
+differences that the operator itself adds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from sw.operators.normalisation.operator import Normalisation
 from sw.operators.softmax import Softmax
 
 Arrays = Mapping[str, np.ndarray]
-#: What becomes of a tensor: the same; own roundings next to a tie; what its operands have; anything else.
+#: Status of a tensor: equal; differs by its own roundings next to a tie; carries only its operands'
+#: differences; or differs in any other way.
 Status = Literal["equal", "rounded", "carried", "different"]
-#: How far onnxruntime's real number, a float32, may be from the exact one in steps: by itself, and of the
-#: greatest magnitude of a tensor. More comes from sums of products and from functions (`_Nodes.float_error`).
+#: Tolerances of onnxruntime's real numbers, which are float32: absolute in steps, relative to a tensor's
+#: largest magnitude in steps, and absolute for functions. Sums of products add more (`_Nodes.float_error`).
 _NEAR, _RELATIVE, _FUNCTION = 2.0**-12, 2.0**-21, 2.0**-22
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 #: Functions that onnxruntime approximates with an absolute error.
 _FUNCTIONS = ("Sigmoid", "Tanh", "Erf", "Gelu", "Softmax", "Softplus", "Mish", "Swish", "Elu", "Selu", "Celu")
-#: What floats of one operator may differ by, of the greatest of them.
+#: Tolerance of the float results of one operator, relative to the largest.
 _FLOATS = 1e-5
 
 
@@ -38,9 +39,10 @@ _FLOATS = 1e-5
 class ComparedTensor:
     """A quantised tensor of the model, and how it differs from onnxruntime's.
 
-    `node` and `op` are those of the model that make it. `largest` and `mean` differences are in steps of its
-    scale; of floats without one `unit` is empty and they are numbers. `cosine` is that of all elements less
-    the zero point. `own` is the largest difference of the operator on onnxruntime's operands.
+    `node` and `op` are the model's node that produces it. The `largest` and `mean` differences are in steps
+    of its scale; for floats without a scale they are plain numbers, and `unit` is empty. `cosine` compares
+    all elements after subtracting the zero point. `own` is the operator's largest difference on onnxruntime's
+    operands.
     """
 
     name: str
@@ -57,7 +59,7 @@ class ComparedTensor:
     unit: str = "steps"
 
     def as_dict(self) -> dict[str, Any]:
-        """Its JSON, in which what is not finite is missing."""
+        """Its JSON, with null for values that are not finite."""
         found = asdict(self).items()
         return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in found}
 
@@ -71,29 +73,29 @@ class ComparedTensor:
 
 @dataclass(frozen=True, repr=False)
 class ModelComparison:
-    """What became of a model beside onnxruntime; `tensors` are in the order of the model."""
+    """The comparison of a model with onnxruntime; `tensors` are in the model's order."""
 
     version: str
     tensors: tuple[ComparedTensor, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether everything is equal, or differs as docs/network.md says."""
+        """Whether all tensors are equal, or differ only as docs/network.md allows."""
         return not any(t.status == "different" for t in self.tensors)
 
     @property
     def first(self) -> ComparedTensor | None:
-        """The first tensor that differs otherwise, else the first that differs at all."""
+        """The first tensor with status `different`, or else the first that is not equal."""
         apart = [t for t in self.tensors if t.status != "equal"]
         return next((t for t in apart if t.status == "different"), apart[0] if apart else None)
 
     def count(self, status: Status) -> int:
-        """Tensors of this status."""
+        """Number of tensors with this status."""
         return sum(t.status == status for t in self.tensors)
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """One line for users."""
         equal, all_of_them = self.count("equal"), len(self.tensors)
         if self.first is None:
             return f"all {all_of_them} tensors that were compared are onnxruntime's"
@@ -131,11 +133,11 @@ class ModelComparison:
 def compare_model(
     model: Any, network: Network, inputs: Arrays, ran: Arrays, wrong: Collection[str] = ()
 ) -> ModelComparison:
-    """Compare tensors of a run with what onnxruntime makes of the `onnx.ModelProto` and the inputs.
+    """Compare tensors of a run with onnxruntime's for the same `onnx.ModelProto` and inputs.
 
-    `network` is the model without fusing, so that each rounding is looked at by itself; `ran` are tensors of
-    the run by name, others are what the network makes of the inputs. Those in `wrong` are not what the
-    reference has, so no rounding explains them. Raises `InputError` where onnxruntime cannot run the model.
+    `network` is the model without fusing, so each rounding is examined separately. `ran` are tensors of the
+    run by name; other tensors are computed by `network` from the inputs. Tensors in `wrong` differ from the
+    reference, so no rounding excuses them. Raises `InputError` if onnxruntime cannot run the model.
     """
     import onnxruntime
 
@@ -149,7 +151,7 @@ def compare_model(
     for name in names:
         element = network.tensors[name].element
         if str(theirs[name].dtype) != element and name not in network.outputs:
-            continue  # whole numbers of ours that stand for real ones
+            continue  # our whole numbers in place of real ones
         compared = _compared(name, made, arrays[name], theirs[name], own.get(name, _Own()))
         if name in wrong and compared.status != "equal":
             compared = replace(compared, status="different")
@@ -158,15 +160,15 @@ def compare_model(
 
 
 def check_model(model: Any) -> None:
-    """Raise `InputError` where onnxruntime does not take an `onnx.ModelProto`."""
+    """Raise `InputError` if onnxruntime does not accept an `onnx.ModelProto`."""
     with _refused():
         _session(model, set())
 
 
 class _Nodes:
-    """What the comparison looks up in a model: who makes a tensor, and its scale and zero point."""
+    """Look-ups in a model: the producer of a tensor, its scale and its zero point."""
 
-    #: Where nodes have scale and zero point of their result behind its inputs.
+    #: Input number of the result's scale, which is followed by its zero point.
     _RESULTS: Mapping[str, int] = {
         "QuantizeLinear": 1,
         "QLinearConv": 6,
@@ -197,24 +199,25 @@ class _Nodes:
                 yield node.output[0], self._grid(*given[at : at + 2])
             if node.op_type == "DequantizeLinear":
                 yield given[0], self._grid(*given[1:3])
-                # A real number at the edge of the model has the steps of what it was made from.
+                # A real number at the edge of the model has the step size of the tensor it was dequantised
+                # from.
                 yield node.output[0], (self._grid(*given[1:3])[0], np.zeros(()))
 
     def _grid(self, scale: str, zero: str = "") -> tuple[np.ndarray, np.ndarray]:
         return self.constants.get(scale, np.zeros(())), self.constants.get(zero, np.zeros(()))
 
     def reals(self, names: Sequence[str]) -> set[str]:
-        """The real numbers that QuantizeLinear puts on the grids of these tensors."""
+        """Names of the real tensors that QuantizeLinear quantises to these tensors."""
         found = {self.real(name) for name in names}
         return {name for name in found if name in self.producers}
 
     def real(self, name: str) -> str:
-        """The real numbers that QuantizeLinear makes a tensor from, empty where it does not."""
+        """Name of the real tensor that QuantizeLinear quantises to `name`; empty if there is none."""
         node = self.producers[name][1] if name in self.producers else None
         return str(node.input[0]) if node is not None and node.op_type == "QuantizeLinear" else ""
 
     def steps(self, name: str, theirs: Arrays) -> np.ndarray | None:
-        """A tensor before it was rounded and limited; None where the model does not have it."""
+        """A tensor in steps before rounding and clipping; None if the model does not have it."""
         real = theirs.get(self.real(name))
         scale, zero = self.grids.get(name, (np.zeros(()), np.zeros(())))
         if real is None or not scale.all():
@@ -228,14 +231,14 @@ class _Nodes:
         return np.asarray(real.astype(np.float64) / scale + zero)
 
     def step(self, name: str) -> float:
-        """The least step of a tensor's grid; 1 where it has none."""
+        """The smallest step of a tensor's grid; 1 if it has none."""
         scale = self.grids.get(name, (np.ones(()),))[0]
         return float(scale.min()) if scale.all() else 1.0
 
     def float_error(self, name: str, theirs: Arrays) -> float:
-        """How far float32 behind a tensor may be from the exact numbers, in its steps.
+        """Error bound, in steps, of the float32 computation that produces a tensor.
 
-        Of sums of products that grows with the root of their depth and with the sum of the magnitudes.
+        For sums of products, it grows with the root of their depth and with the sum of the magnitudes.
         """
         if name not in self.grids:
             return 0.0
@@ -256,7 +259,7 @@ class _Nodes:
         return error / float(scale.min()) if error and scale.all() else 0.0
 
     def _sums(self, node: Any, theirs: Arrays) -> tuple[int, float]:
-        """The depth of a product, and the greatest sum of magnitudes that it can have."""
+        """The depth of a product, and a bound of its sum of magnitudes."""
         x, w = (self._magnitudes(n, theirs) for n in node.input[:2])
         depths = {"MatMul": (-2,), "Gemm": (-2,), "Conv": tuple(range(1, w.ndim))}.get(node.op_type, (0,))
         if any(a.name == "transB" and a.i for a in node.attribute):
@@ -268,7 +271,7 @@ class _Nodes:
         return depth, bias + float(x.max(initial=0) * w.sum(axis=depths).max(initial=0))
 
     def _magnitudes(self, name: str, theirs: Arrays) -> np.ndarray:
-        """The magnitudes of a dequantised tensor, ones where it is not known."""
+        """The magnitudes of a dequantised tensor; ones if it is not known."""
         node = self.producers.get(name, ("", None))[1]
         if node is None or node.op_type != "DequantizeLinear":
             return np.asarray(np.abs(theirs.get(name, self.constants.get(name, np.ones(1)))))
@@ -279,7 +282,7 @@ class _Nodes:
 
 
 def _run(model: Any, names: set[str], inputs: Arrays) -> dict[str, np.ndarray]:
-    """Tensors of a model by onnxruntime."""
+    """Compute tensors of a model with onnxruntime."""
     with _refused():
         made = _session(model, names)
         order = [o.name for o in made.get_outputs()]
@@ -287,7 +290,7 @@ def _run(model: Any, names: set[str], inputs: Arrays) -> dict[str, np.ndarray]:
 
 
 def _session(model: Any, names: set[str]) -> Any:
-    """A copy of a model in onnxruntime, with more outputs."""
+    """An onnxruntime session of a copy of the model with more outputs."""
     from onnx import ModelProto, helper
 
     wider = ModelProto()
@@ -299,7 +302,7 @@ def _session(model: Any, names: set[str]) -> Any:
 
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
-    """Errors of onnxruntime as `InputError`."""
+    """Turn errors of onnxruntime into `InputError`."""
     try:
         yield
     except Exception as error:  # the library raises errors of any type
@@ -309,7 +312,7 @@ def _refused() -> Iterator[None]:
 
 @dataclass
 class _Own:
-    """What operators do to a tensor on onnxruntime's operands; `documented` if docs/network.md has it."""
+    """Own differences of the operators that write a tensor; `documented` if docs/network.md allows them."""
 
     largest: float = 0.0
     documented: bool = True
@@ -318,7 +321,7 @@ class _Own:
 def _computed(
     network: Network, inputs: Arrays, theirs: Arrays, made: _Nodes
 ) -> tuple[dict[str, np.ndarray], dict[str, _Own]]:
-    """The tensors of a network, and every operator on onnxruntime's, where the operands differ.
+    """The tensors of a network, and each operator's own differences, computed on onnxruntime's operands.
 
     Tensors that onnxruntime does not have are computed from those that it has.
     """
@@ -360,7 +363,7 @@ def _judge(
     steps: np.ndarray | None,
     error: float,
 ) -> None:
-    """Add what one operator does to what is known of its tensor."""
+    """Add the differences of one operator to those of its tensor."""
     apart = _apart(ours, theirs)
     largest = float(apart.max(initial=0))
     own.largest = max(own.largest, largest)
@@ -378,7 +381,7 @@ def _judge(
 
 
 def _apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Differences of elements; those that are no numbers in both are 0 apart."""
+    """Absolute differences of elements; 0 where both are NaN."""
     with np.errstate(all="ignore"):
         apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
@@ -415,7 +418,7 @@ def _compared(name: str, made: _Nodes, ours: np.ndarray, theirs: np.ndarray, own
 
 
 def _cosine(ours: np.ndarray, theirs: np.ndarray, zero: float) -> float:
-    """The cosine of the angle between two arrays; 1 where both are 0."""
+    """The cosine of the angle between two arrays; 1 if both are 0."""
     a, b = (x.astype(np.float64).reshape(-1) - zero for x in (ours, theirs))
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     if not lengths or not np.isfinite(lengths):

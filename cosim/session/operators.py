@@ -1,4 +1,4 @@
-"""Results of a model's programs on cycle model and RTL, and of its operators."""
+"""Results of a model's programs and operators, on cycle model and RTL."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from sw.compile.program import holds_sums
 from sw.graph.host import HostOperator
 
 if TYPE_CHECKING:
-    # The mapper behind it takes time to import.
+    # These import the mapper, which takes time.
     from cosim.session.machine_program import KernelFacts, MachineProgram, OperatorFacts
 
 
 @dataclass(frozen=True)
 class OperatorResult(Bounded):
-    """One operator in the order of execution.
+    """One operator, in execution order.
 
-    `where` is `machine`, `host` or `edge`. `start` is the cycle of its first operation, `end` that after its
-    last completion, both counted from the start of the first program; operators may overlap. `cycles`, from
-    the last completion of earlier operators to its own, add up to the run's; `utilization` is the share of
-    the array's peak in them. `same` says whether its result is the reference's, None where
-    something else has overwritten it. `program` numbers the program that it belongs to; its `cycles` end in
-    cycle `until` of it, on `path`. `why` is the reason where the host executes it.
+    `where` is `machine`, `host` or `edge`; `why` is the reason if the host executes it. `start` is the cycle
+    of its first operation, `end` the cycle after its last completion, both counted from the start of the
+    first program; operators may overlap. `cycles` count from the last completion of earlier operators to its
+    own, so they add up to the run's; `utilization` is the fraction of the array's peak in them. `same` says
+    whether its result equals the reference's; None if it was overwritten. `program` is the number of its
+    program; there, its `cycles` end in cycle `until`, on `path`.
     """
 
     name: str
@@ -75,7 +75,7 @@ class OperatorResult(Bounded):
         return self.facts.macs if self.facts else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `operators` in the JSON of a run."""
+        """An entry of `operators` in the JSON of a run."""
         return {
             "name": self.name,
             "op": self.op,
@@ -104,7 +104,7 @@ class OperatorResult(Bounded):
 
 @dataclass
 class ModelProgramPrediction(ProgramPrediction):
-    """One program of a model by the cycle model."""
+    """One program of a model, predicted by the cycle model."""
 
     program: MachineProgram
 
@@ -132,19 +132,19 @@ class ModelProgramPrediction(ProgramPrediction):
 
     @property
     def plans(self) -> dict[int, MachinePlan]:
-        """Plans of the products whose sums are stored, by number; none of a program that was read."""
+        """Plans of the products whose sums are stored, by number; empty for a program that was read."""
         parts = self.program.compiled.parts if self.program.compiled is not None else ()
         return {i: plan_of(p, self.job.settings.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
 
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
-        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        """Its operators, with cycles counted from `offset`; `number` is the program's number."""
         first, last = _times(self.program, self.outcome)
         plans, path = self.plans, self.path
         done, made = 0, []
         ended = max(last.values(), default=0)
         for index, facts in enumerate(self.program.operators):
             end = last.get(index, 0)
-            # What is left at the end of the program belongs to the operator that ends last.
+            # Remaining cycles at the end of the program belong to the operator that ends last.
             until = max(done, self.cycles if last and end == ended and not self.outcome.error else end)
             cycles, done = until - done, until
             made.append(
@@ -173,10 +173,11 @@ class ModelProgramPrediction(ProgramPrediction):
 
 @dataclass
 class ProgramRun(Result, ModelProgramPrediction):
-    """One program of a model that ran.
+    """One program of a model that was run.
 
-    `values` are the tensors that it wrote and that were still in memory at its end, `same` says by operator
-    whether they are the reference's, `wrong` is the first operator whose result differs, with how.
+    `values` are the tensors that it wrote and that memory still held at its end. `same` says by operator
+    whether they equal the reference's. `wrong` is the first operator with a different result, and the
+    difference.
     """
 
     same: Mapping[int, bool]
@@ -186,7 +187,7 @@ class ProgramRun(Result, ModelProgramPrediction):
     def after(
         cls, made: ModelProgramPrediction, observed: Outcome, expected: Mapping[str, np.ndarray]
     ) -> ProgramRun:
-        """What was observed, compared with the prediction and with the results that are expected."""
+        """The observed outcome, compared with the prediction and with the expected results."""
         program, job = made.program, made.job
         homes = program.kept().items()
         values = {n: h.extract(d) for (n, h), d in zip(homes, observed.outputs, strict=True)}
@@ -208,12 +209,12 @@ class ProgramRun(Result, ModelProgramPrediction):
 
     @property
     def wrong_tensors(self) -> list[str]:
-        """The tensors that it left in memory and that are not the reference's."""
+        """Tensors left in memory that differ from the reference's."""
         return [self.program.operators[i].output.tensor for i, same in self.same.items() if not same]
 
     @property
     def at(self) -> str | None:
-        """The operator in which the first divergence is, if it is in one."""
+        """Name of the operator that contains the first divergence, if any."""
         d = self.divergence
         if d is None or d.warp is None or d.pc is None:
             return None
@@ -221,7 +222,7 @@ class ProgramRun(Result, ModelProgramPrediction):
         return None if number is None else self.program.operators[number].name
 
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
-        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        """Its operators, with cycles counted from `offset`; `number` is the program's number."""
         made = enumerate(super().operators(offset, number))
         return [replace(operator, same=self.same.get(index)) for index, operator in made]
 
@@ -229,7 +230,7 @@ class ProgramRun(Result, ModelProgramPrediction):
 def _compared(
     program: MachineProgram, values: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> tuple[dict[int, bool], tuple[str, str] | None]:
-    """Whether results that memory still holds are the expected ones, by operator; the first wrong one."""
+    """Whether results still in memory are as expected, by operator; and the first wrong one."""
     same: dict[int, bool] = {}
     wrong: tuple[str, str] | None = None
     for number, operator in enumerate(program.operators):
@@ -247,7 +248,7 @@ def _compared(
 
 
 def _times(program: MachineProgram, outcome: Outcome) -> tuple[dict[int, int], dict[int, int]]:
-    """First issue, and cycle after the last completion, by operator."""
+    """Cycle of the first issue, and cycle after the last completion, by operator."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     owner = program.operator_of
@@ -264,9 +265,9 @@ def _times(program: MachineProgram, outcome: Outcome) -> tuple[dict[int, int], d
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """What the cycle model says of a model; nothing of it was observed.
+    """The cycle model's prediction for a model; nothing in it was observed.
 
-    `steps` holds programs and operators of the host in the order of execution.
+    `steps` holds programs and host operators in execution order.
     """
 
     config: MachineConfig
@@ -286,7 +287,7 @@ class Prediction:
 
     @property
     def operators(self) -> Sequence[OperatorResult | ProgramPrediction]:
-        """All operators in the order of execution; of a tile program, the program."""
+        """All operators in execution order; a tile program counts as one operator."""
         found = [p for p in self.programs if isinstance(p, ModelProgramPrediction)]
         return operators_of(self.steps, found) if self.steps else list(self.programs)
 
@@ -316,7 +317,7 @@ class Prediction:
 def operators_of(
     steps: Sequence[MachineProgram | HostOperator], runs: Iterable[ModelProgramPrediction]
 ) -> list[OperatorResult]:
-    """All operators in the order of execution; those of the host take no cycle of the machine."""
+    """All operators in execution order; those of the host take no cycles of the machine."""
     left, made, at = enumerate(runs), list[OperatorResult](), 0
     for step in steps:
         if isinstance(step, HostOperator):
@@ -331,7 +332,7 @@ def operators_of(
 
 
 def equal(found: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether two arrays are the same bit for bit."""
+    """Whether two arrays are equal bit for bit."""
     same = found.dtype == wanted.dtype and found.shape == wanted.shape
     return same and found.tobytes() == wanted.tobytes()
 

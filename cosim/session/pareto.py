@@ -1,4 +1,4 @@
-"""Vectors of objectives: which are dominated, and what a front is worth."""
+"""Vectors of objectives: which are dominated, and the hypervolume of a front."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Vector = tuple[float, ...]
 
 
 def vector(metrics: Mapping[str, float], objectives: Mapping[str, str]) -> Vector:
-    """The objectives of a point such that less is better."""
+    """The objectives of a point, with signs such that less is better."""
     return tuple(-metrics[n] if how == MAXIMIZE else metrics[n] for n, how in objectives.items())
 
 
 def dominates(a: Vector, b: Vector) -> bool:
-    """Whether `a` is better in something and worse in nothing."""
+    """Whether `a` is better in some objective and worse in none."""
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
 def hypervolume(vectors: Sequence[Vector], reference: Vector) -> float:
-    """The volume that is dominated, up to a reference; exact, by slices along the last dimension."""
+    """The dominated volume up to a reference point; exact, by slices along the last dimension."""
     inside = sorted({v for v in vectors if all(x < r for x, r in zip(v, reference, strict=True))})
     if not inside:
         return 0.0
@@ -35,15 +35,15 @@ def hypervolume(vectors: Sequence[Vector], reference: Vector) -> float:
 
 
 def extremes(vectors: Sequence[Vector], dimensions: int) -> tuple[Vector, Vector]:
-    """The best and the worst value of each dimension; zeros where there are no vectors."""
+    """The best and the worst value of each dimension; zeros if there are no vectors."""
     columns = list(zip(*vectors, strict=True)) or [(0.0,)] * dimensions
     return tuple(map(min, columns)), tuple(map(max, columns))
 
 
 def dominated(vectors: Sequence[Vector], best: Vector, worst: Vector) -> float:
-    """The volume that is dominated, as a share of the box from the best to the worst values.
+    """The dominated volume, as a fraction of the box from the best to the worst values.
 
-    A dimension in which all are equal does not count.
+    Dimensions in which all values are equal do not count.
     """
     spans = [w - b for b, w in zip(best, worst, strict=True)]
     inside = [

@@ -31,7 +31,7 @@ MEMORY, PLAN, CONSTANTS = "memory.json", "plan.json", "constants.bin"
 
 
 def write_program(program: MachineProgram) -> dict[str, bytes]:
-    """The files of a program that the compiler made, by name."""
+    """The files of a compiled program, by name."""
     compiled = program.compiled
     assert compiled is not None
     images = [np.ascontiguousarray(data, np.uint8).tobytes() for _, data in program.constants]
@@ -55,9 +55,9 @@ def write_program(program: MachineProgram) -> dict[str, bytes]:
 
 
 def read_program(folder: Path, files: Mapping[str, bytes], config: MachineConfig) -> MachineProgram:
-    """A program from the bytes of its files, by their names in `folder`, which messages name.
+    """Read a program from the bytes of its files, by their names in `folder` (for messages).
 
-    Configurations are decoded again. Raises `InputError` for files that do not fit each other.
+    Configurations are decoded again. Raises `InputError` for files that do not fit together.
     """
     held = _Files(folder, files)
     memory, plan = (parse_json_file(held[name], folder / name) for name in (MEMORY, PLAN))
@@ -70,7 +70,7 @@ def read_program(folder: Path, files: Mapping[str, bytes], config: MachineConfig
     except InputError as error:
         raise error if str(folder) in str(error) else InputError(f"{folder}: {error}") from None
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        # Whoever changes a file and its hash may leave out anything.
+        # If both a file and its hash were changed, anything may be missing.
         what = f"{type(error).__name__}: {error}"
         raise InputError(
             f"{folder / PLAN} and {MEMORY}: must hold what was compiled, not this ({what})"
@@ -78,7 +78,7 @@ def read_program(folder: Path, files: Mapping[str, bytes], config: MachineConfig
 
 
 class _Files(dict[str, bytes]):
-    """Bytes of files by name; one that is not there is an `InputError`."""
+    """Bytes of files by name; a missing file is an `InputError`."""
 
     def __init__(self, folder: Path, files: Mapping[str, bytes]):
         super().__init__(files)
@@ -92,14 +92,14 @@ class _Files(dict[str, bytes]):
         return decoded_text(self[name], self.folder / name)
 
     def words(self, name: str) -> list[int]:
-        """A file as words of 32 bits."""
+        """A file as 32-bit words."""
         if len(self[name]) % 4:
             raise InputError(f"{self.folder / name}: must hold words of 4 bytes, not {len(self[name])} bytes")
         return [int(word) for word in np.frombuffer(self[name], "<u4")]
 
 
 def _program(files: _Files, memory: Any, plan: Any, config: MachineConfig) -> MachineProgram:
-    """The program of what two files say."""
+    """Build the program from the contents of its files; `memory` and `plan` are parsed already."""
     folder = files.folder
     programs = {int(w): files.words(f"warp{w}.bin") for w in plan["warps"]}
     for warp, words in programs.items():
@@ -218,7 +218,7 @@ def _json(value: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; raises `InputError`."""
+    """Read a JSON file; raises `InputError`."""
     try:
         return parse_json_file(path.read_bytes(), path)
     except OSError as error:
@@ -226,7 +226,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json_file(data: bytes, path: Path) -> Any:
-    """What the bytes of a JSON file say; raises `InputError` with its path."""
+    """Parse the bytes of a JSON file; raises `InputError` with its path."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -236,7 +236,7 @@ def parse_json_file(data: bytes, path: Path) -> Any:
 
 
 def decoded_text(data: bytes, path: Path) -> str:
-    """The text of a file in UTF-8; raises `InputError` with its path."""
+    """Decode a file's UTF-8 text; raises `InputError` with its path."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -244,7 +244,7 @@ def decoded_text(data: bytes, path: Path) -> str:
 
 
 def parse(data: bytes, path: Path) -> Program:
-    """The tile program in the bytes of a file; raises `InputError`."""
+    """Parse a file as a tile program; raises `InputError`."""
     program = parse_program(decoded_text(data, path), str(path))
     check(program)
     return program

@@ -16,11 +16,11 @@ from sw.graph.host import HostOperator
 from sw.graph.network import Network, View
 from sw.layout import MEMORY_BYTES
 
-#: Addresses of 32 bits, of which windows may hold any; no number of a program is larger than `MOST`.
+#: Addresses have 32 bits, and windows may use all of them; other numbers of a program are at most `MOST`.
 ADDRESSES, MOST = 1 << 32, 1 << 62
 
-# A form is a type, [form] for a list, (form, ...) for a list of so many, {name: form} for an object with
-# these names, and {str: form} for one with any.
+# A form is a type; [form] for a list; (form, ...) for a list of fixed length; {name: form} for an object with
+# these names; or {str: form} for an object with any names.
 _KERNEL = {
     "name": str,
     "ii": int,
@@ -61,7 +61,7 @@ MEMORY = {"windows": [(int, int, bool, bool)], "constants": [(int, int)], "tenso
 
 
 def check_form(value: Any, form: Any, place: str) -> None:
-    """Raise `InputError` with the place inside of a value that has another form."""
+    """Raise `InputError` with the place in a value where it does not have this form."""
     if isinstance(form, type):
         if type(value) is not form:
             raise InputError(f"{place} must be {_WORDS[form]}, not {value!r}")
@@ -91,7 +91,7 @@ _WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
 
 
 def check_program(program: MachineProgram) -> None:
-    """Raise `InputError` unless the parts of a program fit each other and its machine."""
+    """Raise `InputError` unless the parts of a program are consistent with each other and its machine."""
     config = program.config
     for first, last, _, _ in program.windows:
         _need(0 <= first <= last < ADDRESSES, "a window must lie in the memory", (first, last))
@@ -121,7 +121,7 @@ def check_program(program: MachineProgram) -> None:
 
 
 def check_steps(steps: Sequence[HostOperator | MachineProgram], network: Network) -> None:
-    """Raise `InputError` unless steps, one after the other, make what the model gives out."""
+    """Raise `InputError` unless the steps, in order, produce the model's outputs."""
     known = {*network.inputs, *(n for n, t in network.tensors.items() if t.constant is not None)}
     for step in steps:
         if isinstance(step, HostOperator):

@@ -16,7 +16,7 @@ from hw.assembly import decode
 from hw.config import PORTS, MachineConfig
 from sw.check import Verdict
 
-#: What can bound an operator, by the key in `bounds`, for people.
+#: Display names of the resources that can bound an operator, by their key in `bounds`.
 RESOURCES = {
     "gemm": "array",
     "cgra": "CGRA",
@@ -28,28 +28,28 @@ RESOURCES = {
 
 
 class Bounded:
-    """What has lower bounds of its cycles by resource (a key of `RESOURCES`), and its cycles by cause."""
+    """Has lower bounds of its cycles by resource (a key of `RESOURCES`), and its cycles by cause."""
 
     bounds: Mapping[str, int]
     causes: Mapping[str, int]
 
     @property
     def bound(self) -> str:
-        """The resource that limits it at best; empty where nothing is known."""
+        """The resource with the largest lower bound; empty if no bound is known."""
         return max(self.bounds, key=lambda name: self.bounds[name], default="")
 
     @property
     def bound_cycles(self) -> int:
-        """Least cycles: no machine of this array and these ports can be quicker."""
+        """The largest lower bound: no machine with this array and these ports can be faster."""
         return max(self.bounds.values(), default=0)
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """The cause of most of its cycles, with its share; None of what takes none."""
+        """The cause of most of its cycles, with its share; None if it takes no cycles."""
         return bottleneck(self.causes)
 
     def limits(self) -> dict[str, Any]:
-        """What its JSON says of bounds and causes."""
+        """Bounds and causes for its JSON."""
         found = self.bottleneck
         return {
             "bound": self.bound,
@@ -61,10 +61,10 @@ class Bounded:
 
 @dataclass
 class ProgramPrediction(Bounded):
-    """One program and what the cycle model says of it.
+    """The cycle model's prediction for one program.
 
-    `op` says what kind of thing it is, `shape` in words how large. `bounds` are least cycles by what limits
-    them: `gemm`, `cgra`, or a port at its bytes per cycle. `checked` is what the checker says of the warps.
+    `op` is the kind of program, `shape` its size in words. `bounds` are lower bounds of cycles by resource:
+    `gemm`, `cgra`, or a port at its bytes per cycle. `checked` is the checker's verdict on the warps.
     """
 
     name: str
@@ -79,11 +79,11 @@ class ProgramPrediction(Bounded):
 
     @property
     def outcome(self) -> Outcome:
-        """Where its cycles and events come from."""
+        """The outcome that provides its cycles and events."""
         return self.predicted
 
     def given(self) -> dict[str, Any]:
-        """Its fields, for a result that has more."""
+        """Its fields, to build a result with more fields."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
@@ -93,7 +93,7 @@ class ProgramPrediction(Bounded):
 
     @cached_property
     def path(self) -> CriticalPath:
-        """Its critical path, of what was observed if it ran."""
+        """Its critical path; of the observed events if it was run."""
         return CriticalPath(self.config, self.job, self.outcome, self.predicted)
 
     @cached_property
@@ -103,16 +103,16 @@ class ProgramPrediction(Bounded):
 
     @property
     def instructions(self) -> dict[int, int]:
-        """Static instructions per warp."""
+        """Static instructions by warp."""
         return {warp: len(words) for warp, words in self.job.programs.items()}
 
     @property
     def utilization(self) -> float:
-        """Multiply-accumulates by what the array could have done in its cycles."""
+        """Multiply-accumulates as a fraction of the array's peak in its cycles."""
         return utilization(self.macs, self.outcome.cycles, self.config)
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `operators` in the JSON of a prediction."""
+        """An entry of `operators` in the JSON of a prediction."""
         return {
             "name": self.name,
             "op": self.op,
@@ -130,7 +130,7 @@ class ProgramPrediction(Bounded):
 
 @dataclass
 class Result(ProgramPrediction):
-    """One program that ran: what was observed, and how it compares with prediction and reference.
+    """One program that was run: what was observed, and how it compares with prediction and reference.
 
     `values` are its results by name.
     """
@@ -142,7 +142,7 @@ class Result(ProgramPrediction):
 
     @property
     def outcome(self) -> Outcome:
-        """What was observed."""
+        """The observed outcome."""
         return self.observed
 
     @property
@@ -152,7 +152,7 @@ class Result(ProgramPrediction):
 
     @property
     def failure(self) -> str:
-        """What is wrong with its results, where they are."""
+        """What is wrong with its results, or empty."""
         error = self.observed.error
         if error is None:
             return f"{self.name}: {self.output} is not what it must be"
@@ -160,7 +160,7 @@ class Result(ProgramPrediction):
 
     @property
     def verified(self) -> bool:
-        """Whether results and cycles are as they must be, and the warps passed the checker."""
+        """Whether results and cycles are correct, and the warps passed the checker."""
         return self.correct and self.divergence is None and self.checked.ok
 
     @property
@@ -177,12 +177,12 @@ class Result(ProgramPrediction):
 
     @property
     def memory_words(self) -> dict[str, int]:
-        """Words that each memory port transferred on the RTL, padding of rows included."""
+        """Words that each memory port transferred on the RTL, including padding of rows."""
         counters = self.observed.counters
         return {port: counters.get(f"{port.upper()}_WORDS", 0) for port in PORTS}
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `operators` in the JSON of a run."""
+        """An entry of `operators` in the JSON of a run."""
         error = self.observed.error
         return super().as_dict() | {
             "output": self.output,
@@ -196,9 +196,9 @@ class Result(ProgramPrediction):
 
 @dataclass(frozen=True)
 class Check:
-    """Something that was compared: `name` in a few words, `what` with what, how many items, and the answer.
+    """A comparison: a short `name`, what was compared with what, how many items, and the outcome.
 
-    Where it does not hold, `detail` says what and where, in one or more lines.
+    If it failed, `detail` says what differs and where, in one or more lines.
     """
 
     name: str
@@ -210,17 +210,17 @@ class Check:
 
 
 def check(name: str, what: str, wrong: Sequence[str], count: int, unit: str) -> Check:
-    """A check that holds where nothing is wrong."""
+    """A check that passes if nothing is wrong."""
     return Check(name, what, not wrong, count, unit, "\n".join(wrong))
 
 
 def results_check(what: str, wrong: str, count: int) -> Check:
-    """Whether values are what they must be; `wrong` is empty where they are."""
+    """Check values against the expected ones; `wrong` is empty if they agree."""
     return check("results", f"{what}, bit for bit", [wrong] * bool(wrong), count, "values")
 
 
 def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
-    """Cycles against the model, warps against the dependences."""
+    """Check cycles against the model, and warps against the dependences."""
     rejected = [
         "\n".join([f"{r.name}: {r.checked.reason}", *(f"  {line}" for line in r.checked.schedule)])
         for r in results
@@ -246,5 +246,5 @@ def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
 
 
 def utilization(macs: int, cycles: int, config: MachineConfig) -> float:
-    """Multiply-accumulates by what the array could have done in so many cycles."""
+    """Multiply-accumulates as a fraction of the array's peak in `cycles` cycles."""
     return macs / (cycles * config.macs_per_cycle) if cycles else 0.0

@@ -1,7 +1,7 @@
 """Prepares a tile program to run on cycle model and RTL, and compares it with its sequential meaning.
 
-The scratchpad is filled by a program of its own before, and written to memory by another one after, so that
-buffers hold something defined at the start and all of them are compared at the end.
+A separate program fills the scratchpad before, and another one writes it to memory after, so that all buffers
+start with defined contents and all are compared at the end.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Synchronise = Callable[[Program, MachineConfig], Program]
 
 #: Spaces whose contents are compared at the end.
 LASTING = ("memory", "scratch", None)
-#: Bytes of a row of what fills and empties the scratchpad.
+#: Bytes per row in the programs that fill and dump the scratchpad.
 _ROW = 64
 
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A program bound and compiled: its words and their text by warp, and the checker's verdict."""
+    """A program, bound and compiled: its words and assembly text by warp, and the checker's verdict."""
 
     bound: Bound
     code: MachineCode
@@ -62,7 +62,7 @@ class CompiledProgram:
 
 @dataclass
 class ProgramResult(Result):
-    """What became of a tile program; `memory` is what the RTL left behind.
+    """The result of a tile program; `memory` is the memory that the RTL left.
 
     `values` are all buffers that it writes: those in memory, logs, and those in the scratchpad.
     """
@@ -71,18 +71,18 @@ class ProgramResult(Result):
     memory: np.ndarray
 
     def elsewhere(self, config: MachineConfig, settings: MemorySettings) -> int:
-        """Its cycles on another machine and with other memories, as `advise` asks for them."""
+        """Its cycles on another machine and with other memories, for `advise`."""
         return prepare(self.compiled.bound.source, config, settings).prediction.cycles
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
+        """An entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
         return super().as_dict() | {
             "programs": {str(warp): text for warp, text in self.compiled.texts.items()}
         }
 
 
 def synchronised(program: Program, config: MachineConfig) -> Program:
-    """A program of several warps with `wait` and `signal`, loops kept."""
+    """A program of several warps with `wait` and `signal`; loops are kept."""
     return converted(program, config).program
 
 
@@ -95,10 +95,10 @@ def compile_program(
     after: Observer | None = None,
     synchronise: Synchronise = synchronised,
 ) -> CompiledProgram:
-    """Bind a program and make the programs of its warps.
+    """Bind a program and generate the programs of its warps.
 
-    `synchronise` puts in `wait` and `signal` where there are several warps, unless the program has its own;
-    the checker looks at what came of it. Raises `InputError` for what the machine cannot do or does not have.
+    `synchronise` adds `wait` and `signal` if there are several warps, unless the program has its own; the
+    checker verifies the result. Raises `InputError` for what the machine cannot do or does not have.
     """
     bound = bind(program, config, values, seed=seed)
     if after is not None:
@@ -111,7 +111,7 @@ def compile_program(
     code = compile_tile_program(
         bound.program, config, after=after, synchronise=ordered, lasting=LASTING, uniform=False
     )
-    # A program of which nothing happens still runs.
+    # A program that does nothing still runs.
     words = code.programs or {0: assemble("halt\n")}
     texts = {w: listing(own) for w, own in words.items()}
     verdict = verdict_on(without_syncs(code.origin.source), texts, config)
@@ -119,7 +119,7 @@ def compile_program(
 
 
 def split_inputs(program: Program, arrays: Arrays) -> tuple[dict[str, int], Arrays]:
-    """Values of parameters and contents of buffers; raises `InputError` for names that are neither."""
+    """Split inputs into parameter values and buffer contents; raises `InputError` for unknown names."""
     parameters = {p.name for p in program.parameters}
     buffers = {b.name for b in program.buffers if b.space == "memory"}
     values = {}
@@ -135,7 +135,7 @@ def split_inputs(program: Program, arrays: Arrays) -> tuple[dict[str, int], Arra
 
 
 def initial_memory(bound: Bound, arrays: Arrays, seed: int) -> np.ndarray:
-    """Memory at the start: what is given, else random numbers drawn from the seed."""
+    """Memory at the start: the given contents, or random numbers drawn from the seed."""
     rng = np.random.default_rng(seed)
     memory = np.zeros(bound.size, np.uint8)
     for name, place in bound.memory.items():
@@ -151,7 +151,7 @@ def _random(place: Placement, rng: np.random.Generator) -> np.ndarray:
 
 
 def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -> Memories:
-    """What a sequential execution leaves behind, with the work of it that the machine has to do.
+    """The memories after sequential execution; work is counted for the program that the machine executes.
 
     Raises `IRError` for what the machine would refuse.
     """
@@ -174,7 +174,7 @@ def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -
 def jobs_of(
     compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray, settings: MemorySettings
 ) -> list[Job]:
-    """The job of a program; around it, where it uses the scratchpad, those that fill and empty it."""
+    """The job of a program; if it uses the scratchpad, between jobs that fill and dump it."""
     bound = compiled.bound
     job = Job(
         programs=compiled.words,
@@ -199,7 +199,7 @@ def jobs_of(
 
 
 def _copy(config: MachineConfig, name: str) -> list[int]:
-    """The words that move the whole scratchpad."""
+    """The words of a program that moves the whole scratchpad."""
     operands = {
         "load_c": "target=0, outer={rows}, inner={row}, load_stride={row}, load_pitch={row}",
         "store_scratch": "source=0, rows={rows}, bytes={row}, store_stride={row}, store_pitch={row}",
@@ -218,7 +218,7 @@ class PreparedProgram(Prepared[ProgramResult]):
     compile_seconds: float
 
     def judged(self, outcomes: Sequence[Outcome]) -> ProgramResult:
-        """The result, its memory and scratchpad compared with those of the sequential execution."""
+        """The result, with memory and scratchpad compared with those of the sequential execution."""
         observed, made = outcomes[len(outcomes) // 2], self.prediction
         memory = np.concatenate([self.memory[:PAGE], observed.outputs[0]])
         scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
@@ -245,7 +245,7 @@ def prepare(
     after: Observer | None = None,
     synchronise: Synchronise = synchronised,
 ) -> PreparedProgram:
-    """Compile a program, predict its cycles, execute it.
+    """Compile a program, predict its cycles, and execute it sequentially for the expected results.
 
     `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
     the seed. Raises `InputError` for what the machine cannot do or does not have.
@@ -294,7 +294,7 @@ def _prediction(
 
 
 def _values(bound: Bound, memory: np.ndarray, scratch: np.ndarray | None) -> Arrays:
-    """What the buffers hold that a program writes."""
+    """Contents of the buffers that a program writes."""
     found = {
         n: p.extract(memory[p.address : p.address + p.size])
         for n, p in bound.memory.items()

@@ -1,4 +1,4 @@
-"""Plans a product or convolution for a machine: the blocking of `heald run`, and what it costs."""
+"""Plans a product or convolution for a machine: the blocking that `heald run` uses, and its cost."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from sw.tiling.problem import TilingProblem
 class MachinePlan:
     """A plan for a machine.
 
-    `plan` tells the blocking by the page's names and cost, `estimate` what is predicted of the machine,
-    `exact` the candidates that went through the cycle model, the one taken first (none without refinement).
+    `plan` describes the blocking with the names and the cost of docs/tiling.md. `estimate` is the prediction
+    for the machine. `exact` holds the candidates that the cycle model evaluated, with the chosen one first
+    (empty without refinement).
     """
 
     config: MachineConfig
@@ -39,17 +40,17 @@ class MachinePlan:
 
     @property
     def cycles(self) -> float:
-        """Cycles of the machine: exact if refined, else predicted."""
+        """Cycles on the machine: exact if refined, else estimated."""
         return self.exact[0].cycles if self.exact else self.estimate.cycles
 
     @property
     def utilization(self) -> float:
-        """Fraction of the array's peak that the machine reaches: exact if refined, else predicted."""
+        """Fraction of the array's peak that the machine reaches: exact if refined, else estimated."""
         return self.estimate.ideal / self.cycles
 
     @property
     def stays(self) -> dict[str, str]:
-        """Whether all, a piece or nothing of A and of B stays in its buffer while the other streams by."""
+        """Whether all, a piece or nothing of A and of B stays in its buffer while the other one streams."""
         p, t, b = self.tiling, self.plan, self.blocking
         found = {}
         for name, resident, outermost, size, step in (
@@ -62,16 +63,17 @@ class MachinePlan:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """The plan in the JSON of a run: the outputs of the page, and what is predicted of the machine."""
+        """The plan in the JSON of a run: the outputs of docs/tiling.md, and the machine's estimate."""
         plan = self.plan.as_dict()
         page = {f"page_{name}": plan.pop(name) for name in ("cycles", "utilization")}
         estimated = {"estimated_cycles": round(self.cycles), "estimated_utilization": self.utilization}
         return plan | page | estimated
 
     def as_dict(self) -> dict[str, Any]:
-        """The page's outputs with what is predicted of the machine.
+        """The outputs of docs/tiling.md with the machine's estimate.
 
-        `utilization` is the machine's. `cycles` are the page's maximum, or, refined, the machine's exactly.
+        `utilization` is the machine's. `cycles` is the cost by array and loads or, if refined, the machine's
+        exact cycles.
         """
         e = self.estimate
         values = self.plan.as_dict() | {
@@ -112,7 +114,7 @@ def plan_for_machine(
     candidates: int = 0,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> MachinePlan:
-    """The plan of a problem on a machine with such memories, refined by so many candidates.
+    """The plan of a problem on a machine with these memories, refined with `candidates` candidates.
 
     Raises `InputError` for what the machine cannot take.
     """
@@ -130,11 +132,11 @@ def plan_for_machine(
 def plan_of(
     part: LoweredProduct, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
 ) -> MachinePlan:
-    """The plan of a product, on ports of that many bytes per cycle."""
+    """The plan of a product, with ports of this many bytes per cycle."""
     extent, config, blocking = part.problem.extent, part.nest.config, part.nest.blocking
     estimate = refined(Ports(extent, config, bandwidth), blocking)
     if exact:
-        # What the estimate cannot tell is time that the array waits, or does not.
+        # The estimate cannot know how long the array waits, so the difference is counted as waiting.
         cycles = exact[0].cycles
         estimate = replace(estimate, cycles=cycles, waits=estimate.waits + cycles - estimate.cycles)
     tiling = tiling_problem(extent, config, bandwidth, blocking)

@@ -14,7 +14,7 @@ from sw.ir.expression import evaluate
 from sw.ir.program import Region
 from sw.ir.walk import executions
 
-#: Memories on the chip by the name of their buffer in programs, for people.
+#: Display names of the on-chip memories, by the name of their buffer in programs.
 MEMORIES = {
     BUFFER_A: "input buffer A",
     BUFFER_B: "input buffer B",
@@ -31,9 +31,9 @@ def capacity(config: MachineConfig) -> dict[str, int]:
 
 
 def fill(program: MachineProgram) -> tuple[dict[str, int], list[dict[str, int]]]:
-    """Bytes that instructions read or write of each memory: of the whole program, and of each operator.
+    """Bytes of each memory that instructions read or write: for the whole program, and for each operator.
 
-    Operators are known of what was compiled now; those of a program that was read from a directory use 0.
+    Operators are only known for a freshly compiled program; those of a program read from a directory count 0.
     """
     sizes = {b.name: tuple(evaluate(s, {}) for s in b.shape) for b in program.source.buffers}
     sizes = {name: sizes[name] for name in MEMORIES if name in sizes}
@@ -61,9 +61,9 @@ def fill(program: MachineProgram) -> tuple[dict[str, int], list[dict[str, int]]]
 
 
 def operations(program: MachineProgram) -> list[int]:
-    """Operations of the CGRA by operator, each lane's counted, whether or not their predicates hold.
+    """Operations of the CGRA by operator, counted in each lane, whether or not their predicates hold.
 
-    They are known of what was compiled now; those of a program that was read from a directory are 0.
+    They are only known for a freshly compiled program; those of a program read from a directory are 0.
     """
     found = [0] * len(program.operators)
     if program.compiled is not None:
@@ -75,6 +75,6 @@ def operations(program: MachineProgram) -> list[int]:
 
 
 def _of_iteration(graph: Graph) -> int:
-    """Operations of one iteration: nodes of a unit, those that are wide in every lane."""
+    """Operations of one iteration: nodes with a functional unit; wide ones count in every lane."""
     nodes = [n for n in graph.nodes if graph.operation(n).unit is not None and n.op != "const"]
     return sum(graph.lanes if n.id in graph.wide else 1 for n in nodes)

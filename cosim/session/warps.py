@@ -1,8 +1,8 @@
-"""Converts a sequential tile program to warps, and converts again where the checker rejects the result.
+"""Converts a sequential tile program to warps, and converts again if the checker rejects the result.
 
-Places of waits and signals are chosen on bounded runs with some values of the parameters. The
-checker looks at all of the program. Where it finds values, or an iteration in between, for which
-something is missing, the conversion is repeated with more.
+Waits and signals are placed from bounded runs with some parameter values. The checker examines the whole
+program. If it finds parameter values, or an iteration in between, for which something is missing, the
+conversion is repeated with more of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from sw.warps.unroll import Unrolled, unrolled
 def verdict_on(
     program: Program, texts: Mapping[int, str], config: MachineConfig, *, samples_suffice: bool = False
 ) -> Verdict:
-    """What the checker says of warps, as assembly text, that stand for a sequential program on a machine.
+    """The checker's verdict on warps (as assembly text) that implement a sequential program on a machine.
 
-    Raises `InputError` and `IRError` as `sw.check.check` does.
+    Raises `InputError` and `IRError` like `sw.check.check`.
     """
     return check(
         program,
@@ -44,11 +44,11 @@ def verdict_on(
     )
 
 
-#: Values of the parameters that are all followed; of more, the ends of ranges and random ones.
+#: Parameter values are all tried up to this many; beyond it, the ends of ranges and random ones.
 MOST_RUNS = 64
-#: How often a conversion is repeated.
+#: Maximum number of conversions.
 ROUNDS = 16
-#: How many times as many iterations each repetition follows, and where that ends.
+#: Factor by which each repetition follows more iterations, and the limit.
 _GROWTH, _MOST = 4, 64
 
 
@@ -84,10 +84,10 @@ def converted(
     unroll: bool = False,
     samples_suffice: bool = False,
 ) -> Warped:
-    """Convert a program whose instructions all have warps, and ask the checker.
+    """Convert a program whose instructions all have warps, and check the result.
 
-    Raises `InputError` for what the machine does not have, `IRError` for a program that fails for all values
-    of its parameters.
+    Raises `InputError` for what the machine does not have, and `IRError` for a program that fails for all
+    values of its parameters.
     """
     tried, complete = assignments(program, MOST_RUNS)
     source = unrolled(program) if unroll else Unrolled(program, {})
@@ -105,7 +105,7 @@ def converted(
         values = dict(verdict.values)
         if verdict.ok or (complete and made.bounded.complete):
             break
-        if verdict.method == "sampled":  # nothing is wrong, all of it is too much to show
+        if verdict.method == "sampled":  # nothing was found wrong; the program is too large to prove
             break
         if values and values not in tried:
             tried.append(values)

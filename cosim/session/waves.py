@@ -1,4 +1,4 @@
-"""Records the waveforms of a run: chooses the window, and writes the files beside them."""
+"""Records the waveforms of a run: chooses the window, and writes the accompanying files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cosim.session.operators import OperatorResult, Prediction
 from cosim.waves import AFTER_DIVERGENCE, AROUND_OPERATOR, BEFORE_DIVERGENCE, BESIDE, DIVERGENCE, Waves
 from hw.errors import InputError
 
-#: What became of a run, a dataclass with `results`, `first_divergence`, `sim` and `waves` (`heald.run.Run`).
+#: The outcome of a run: a dataclass with `results`, `first_divergence`, `sim` and `waves` (`heald.run.Run`).
 R = TypeVar("R", bound=Any)
-#: The simulators whose waves have the scope `view`.
+#: Simulators whose waves have the scope `view`.
 EXPLAINED = ("verilator", "cpp")
-#: A temporary path that gets the name of a file when all went well.
+#: Makes a temporary path, which is renamed to the file if all went well.
 Atomic = Callable[[Path], AbstractContextManager[Path]]
 
 
@@ -29,11 +29,11 @@ def recorded(
     atomic: Atomic,
     progress: Callable[[str], None],
 ) -> R:
-    """A run whose waves are written, if there shall be any.
+    """Run, and write waves if any are wanted.
 
-    Those around the first divergence come of a second run; without one there is no file. Beside the waves are
-    a save file for GTKWave (.gtkw) and a command file for Surfer (.sucl). Raises `InputError` for cycles and
-    operators that the run does not have.
+    Waves around the first divergence come from a second run; without a divergence there is no file. A save
+    file for GTKWave (.gtkw) and a command file for Surfer (.sucl) are written beside the waves. Raises
+    `InputError` for cycles and operators that the run does not have.
     """
     if waves is None:
         return simulate(None)
@@ -60,7 +60,7 @@ def recorded(
 
 
 def _beside(waves: Waves, run: Any, atomic: Atomic, progress: Callable[[str], None]) -> None:
-    """The files for viewers."""
+    """Write the viewers' files."""
     path = waves.file.absolute()
     texts = dict(zip(BESIDE, (wave_files.gtkwave_save, wave_files.surfer_commands), strict=True))
     for ending, text in texts.items():
@@ -72,7 +72,7 @@ def _beside(waves: Waves, run: Any, atomic: Atomic, progress: Callable[[str], No
 
 
 def located(waves: Waves, prediction: Prediction) -> Waves:
-    """Waves with first and last cycle; raises `InputError` for what the run does not have."""
+    """The waves with first and last cycle set; raises `InputError` for what the run does not have."""
     if waves.around is None:
         if waves.first is not None and waves.first >= prediction.cycles:
             raise InputError(

@@ -314,7 +314,7 @@ def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
     programs that do not fit the machine or never end. Source: docs/machine.md.
     """
     collects = gc.isenabled()
-    gc.disable()  # collection would take a fifth of the time; most objects are in no reference cycle
+    gc.disable()  # collection would take a fifth of the time, and no object stays in a reference cycle
     try:
         if not values:
             with contextlib.suppress(DataError):
