@@ -1,4 +1,4 @@
-"""The workers of a dask cluster: a plugin loads the models in each of them, also in those that come later."""
+"""Workers of a dask cluster: a plugin loads the models in every worker, also in those that join later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw.config import MachineConfig
 from hw.errors import InputError
 
-#: Seconds until a scheduler, or a first worker, counts as unreachable.
+#: Seconds after which a scheduler, or the first worker, counts as unreachable.
 PATIENCE = 5
 
 
@@ -28,7 +28,7 @@ class Loader(WorkerPlugin):  # type: ignore[misc]
         self.key, self.workload = name, workload
 
     def setup(self, worker: Any) -> None:
-        """Called by dask in each worker, when it starts or when the plugin comes."""
+        """Called by dask in each worker, when the worker or the plugin is added."""
         from heald.exploration import worker as here
 
         here.load(self.key, self.workload)
@@ -36,7 +36,7 @@ class Loader(WorkerPlugin):  # type: ignore[misc]
 
 @dataclass
 class DaskWorkers:
-    """A cluster. A point that loses its worker is given to another one by dask, which counts how often."""
+    """A dask cluster. If a worker is lost, dask gives its point to another one, and counts the losses."""
 
     client: Client
     executor: Executor
@@ -71,43 +71,43 @@ class DaskWorkers:
         try:
             client.register_plugin(Loader(name, workload), name=f"heald-{name}")
         except Exception as error:
-            # Whatever a worker met, or the connection.
+            # Any error of a worker or the connection.
             client.close()
             raise InputError(
                 f"--executor: the workers of {address} cannot load the models: {_first(error)}"
             ) from None
-        # Equal points are evaluated once by the study; dask need not look for them.
+        # The study already evaluates equal points once; dask need not look for them.
         return DaskWorkers(client, client.get_executor(pure=False), name, address)
 
     def count(self) -> int:
-        """Workers that are there now; each evaluates one point at a time."""
+        """Number of workers at present; each evaluates one point at a time."""
         with self._reached():
             return max(1, len(self.client.nthreads()))
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
-        """Have a point evaluated by some worker."""
+        """Submit a point to the cluster."""
         with self._reached():
             task: Future[Answer] = self.executor.submit(worker.run, self.name, config)
         return task
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Whatever goes wrong in talking to the scheduler as `ClusterLostError`."""
+        """Raise any failure to talk to the scheduler as `ClusterLostError`."""
         try:
             yield
         except Exception as error:
-            # Dask has many errors for it: of the network, of time, of a client that has closed itself.
+            # Dask raises many errors here: of the network, timeouts, of a client that closed itself.
             raise self._lost(error) from None
 
     def _lost(self, error: BaseException) -> ClusterLostError:
         return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
 
     def heard_of(self, task: Future[Answer]) -> str:
-        """Nothing: workers of a cluster are asked for results alone."""
+        """Empty: workers of a cluster report only results."""
         return ""
 
     def translate(self, error: BaseException) -> BaseException:
-        """A point that killed its workers, or a scheduler that is gone."""
+        """`WorkerLostError` if the point killed its workers, `ClusterLostError` if the cluster is gone."""
         if isinstance(error, KilledWorker):
             return WorkerLostError(_first(error))
         if isinstance(error, CancelledError | CommClosedError | OSError):
@@ -115,9 +115,9 @@ class DaskWorkers:
         return error
 
     def close(self, *, kill: bool) -> None:
-        """Take back what is not done, and leave the cluster."""
+        """Cancel what is not done, and leave the cluster."""
         with contextlib.suppress(Exception):
-            # The cluster may be gone, and then there is nothing to take back.
+            # The cluster may be gone; then there is nothing to cancel.
             self.executor.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Exception):
             self.client.unregister_worker_plugin(f"heald-{self.name}")
@@ -126,5 +126,5 @@ class DaskWorkers:
 
 
 def _first(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

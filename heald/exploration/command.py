@@ -31,17 +31,17 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.ir.program import Program
 
-#: Trials of a search that is not a grid, unless told otherwise.
+#: Default number of trials of a search that is not a grid.
 TRIALS = 100
-#: Points of a grid that is evaluated whole without being told to.
+#: A grid with more points than this is evaluated only on request.
 LARGE_GRID = 100_000
-#: Finished points from which the influence of parameters is estimated.
+#: Finished points needed to estimate the influence of parameters.
 ENOUGH = 8
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: a space or its file, models as `heald.sources.read_source` takes them."""
+    """What the user asked for: a space or its file, and models for `heald.sources.read_source`."""
 
     space: Path | Space
     models: tuple[Any, ...]
@@ -50,7 +50,7 @@ class Request:
     storage: str | None = None
     executor: str = "processes"
     confirm: int = 0
-    #: Points that the study must have: nothing is evaluated.
+    #: Points that the study must already have; nothing is evaluated.
     compare: tuple[int, ...] = ()
     family: str = "ecp5"
     synthesis: bool = False
@@ -64,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that was read and found to make sense."""
+    """A request that was read and is valid."""
 
     request: Request
     space: Space
@@ -76,7 +76,7 @@ class Prepared:
 
 
 def prepare(request: Request) -> Prepared:
-    """Read everything; raises `InputError` for what does not make sense, before anything is written."""
+    """Read everything; raises `InputError` for invalid input, before anything is written."""
     for path in (request.space, *request.models):
         _check_name(path)
     space = request.space if isinstance(request.space, Space) else read(request.space)
@@ -120,7 +120,7 @@ def _model(model: Any, request: Request) -> GraphSource:
 
 
 def _check_name(path: object) -> None:
-    """Raise `InputError` for a name that cannot be text of a database."""
+    """Raise `InputError` for a name that a database cannot store as text."""
     if not isinstance(path, str | Path):
         return
     try:
@@ -130,7 +130,7 @@ def _check_name(path: object) -> None:
 
 
 def _check_area(space: Space, workload: Workload) -> None:
-    """Raise `InputError` where resources cannot be had, or the clock that objectives and limits need."""
+    """Raise `InputError` if resources, or a clock that objectives and limits need, are not available."""
     from hw.area.model import is_fitted
 
     if not is_fitted(workload.family) and not workload.synthesis:
@@ -144,7 +144,7 @@ def _check_area(space: Space, workload: Workload) -> None:
 
 
 def fingerprints(prepared: Prepared) -> Fingerprints:
-    """What the metrics of a study's points depend on: the space by its parts, the others as a few digits."""
+    """What the metrics of a study's points depend on: the parts of the space, and hashes of the rest."""
     space, workload = prepared.space, prepared.workload
     meaning = {
         "base": {name: _text(getattr(space.base, name)) for name in FIELDS if name != "name"},
@@ -182,9 +182,10 @@ def explore(
     note: Callable[[str], None],
     tell: Callable[[str], None] = lambda text: None,
 ) -> Exploration:
-    """Search, confirm, and gather; raises `InputError` when it cannot go on, all that is finished being kept.
+    """Search, confirm and gather; raises `InputError` if it cannot go on, with all finished points saved.
 
-    `tell` hears what a confirmation is at. An interrupt leaves the study as it is and goes on to the caller.
+    `tell` is called with the progress of confirmations. An interrupt leaves the study intact and is passed
+    on.
     """
     made_from = fingerprints(prepared)
     identity = _digits(json.dumps(made_from, sort_keys=True))
@@ -203,7 +204,7 @@ def explore(
 
 
 def kept_so_far(prepared: Prepared) -> Exploration:
-    """What a study holds, without anything being evaluated."""
+    """The results that a study holds, without any evaluation."""
     with contextlib.closing(_open(prepared, fingerprints(prepared), lambda text: None)) as kept:
         return gathered(prepared, kept, 0.0)
 
@@ -222,7 +223,7 @@ def _search(
 ) -> Progress:
     request, space = prepared.request, prepared.space
     relative = distributions(space)
-    # A search that goes on must not draw again what it drew before.
+    # A resumed search must not draw the same points again.
     seed = (request.seed + 7919 * len(kept.points())) % (1 << 32)
     made = sampler(request.sampler, space.feasible, space.values, relative, prepared.trials, seed)
     kept.study.sampler = made
@@ -232,7 +233,7 @@ def _search(
 def _confirm(
     prepared: Prepared, kept: Kept, note: Callable[[str], None], tell: Callable[[str], None]
 ) -> None:
-    """Run the best points on the RTL, but for those that are confirmed already."""
+    """Run the best points on the RTL, except those already confirmed."""
     known = kept.confirmations()
     ranks = ranked(kept.points(), prepared.space.objectives)
     best = chosen(ranks, prepared.request.confirm)
@@ -249,7 +250,7 @@ def _confirm(
 def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
     """All results of a study."""
     space, request = prepared.space, prepared.request
-    # Points that were refused have their machine's fields too, as far as there is one.
+    # Refused points get their machine's fields too, as far as they have any.
     points = [p if p.hw else replace(p, hw={**space.fixed, **p.parameters}) for p in kept.points()]
     ranks = ranked(points, space.objectives)
     front = ranks[0] if ranks else []
@@ -276,7 +277,7 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
         confirmations=tuple(kept.confirmations().values()),
         importance=importance(kept, points),
         hypervolume=volume,
-        # The worst values, as they are measured.
+        # The worst values, in the metrics' own signs.
         reference={
             n: abs(w) if how == MINIMIZE else -w for (n, how), w in zip(objectives, worst, strict=True)
         },
@@ -286,13 +287,13 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
 
 
 def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> float:
-    """An objective from 0 to 1: the trees take differences below 1e-8 for none."""
+    """An objective scaled to 0..1: the trees treat differences below 1e-8 as none."""
     assert trial.values is not None
     return (float(trial.values[objective]) - least) / spread
 
 
 def importance(kept: Kept, points: list[Point]) -> dict[str, dict[str, float]]:
-    """The influence of each parameter on each objective by fANOVA; empty where too little is known."""
+    """The influence of each parameter on each objective by fANOVA; empty if there are too few points."""
     done = [p for p in points if p.state in (State.COMPLETE, State.INFEASIBLE)]
     if len(done) < ENOUGH:
         return {}

@@ -1,4 +1,4 @@
-"""One point: resources of its machine, and what the exact cycle model says of the models compiled for it."""
+"""One point: its machine's resources, and the models compiled for it, by the exact cycle model."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class ToolError(Exception):
-    """Resources cannot be had: nothing that the point is to blame for."""
+    """Resources cannot be determined, for a reason that has nothing to do with the point."""
 
 
 class CheckError(Exception):
-    """A program that the compiler made is not accepted: an error of Heald, not of the point."""
+    """A check rejected a compiled program: an error in Heald, not in the point."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """All that the evaluation of any point needs."""
+    """Everything that the evaluation of any point needs."""
 
     models: tuple[GraphSource, ...]
     family: str
@@ -49,7 +49,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was read, with inputs and all tensors that it computes from them."""
+    """A model that was read, with inputs and all tensors computed from them."""
 
     source: GraphSource
     name: str
@@ -60,7 +60,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known of a point: metrics as in `results.Point`, and one entry per model."""
+    """The evaluation of a point: metrics as in `results.Point`, and one entry per model."""
 
     metrics: Mapping[str, float]
     models: tuple[ModelMetrics, ...]
@@ -78,8 +78,8 @@ def load_model(source: GraphSource) -> LoadedModel:
 def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:
     """Compile and predict all models on a machine.
 
-    Raises `InputError` for what is refused, `ToolError` where resources cannot be had, `SynthesisError` and
-    `CheckError`.
+    Raises `InputError` if the machine or a model is refused, `ToolError` if resources cannot be determined,
+    `SynthesisError`, and `CheckError`.
     """
     begin = time.perf_counter()
     try:
@@ -110,7 +110,7 @@ def _compiled(model: LoadedModel, config: MachineConfig) -> CompiledModel:
 
 
 def predicted(model: LoadedModel, config: MachineConfig) -> Prediction:
-    """A model on a machine by the cycle model; raises `InputError` for what is refused, and `CheckError`."""
+    """Predict a model on a machine; raises `InputError` if it is refused, and `CheckError`."""
     compiled = _compiled(model, config)
     for failure in compiled.failures:
         raise CheckError(failure)
@@ -131,7 +131,7 @@ def confirm(
 ) -> Confirmation:
     """Run all models of a point on the RTL and compare.
 
-    A run that breaks off does not hold either. Raises `InputError` for tools that are missing, or fail.
+    A run that breaks off counts as failed. Raises `InputError` for tools that are missing or fail.
     """
 
     @functools.cache
@@ -153,7 +153,7 @@ def confirm(
             continue
         events += report.events
         cycles += report.cycles
-        # What was explored may leave everything to the host.
+        # An explored model may leave everything to the host.
         found = replace(report, host_only=True).failure
         if not found and report.cycles != known.cycles:
             found = f"{report.cycles} cycles, not the {known.cycles} that were explored"

@@ -1,7 +1,7 @@
-"""Formulas of a space: a small part of Python's expressions, evaluated for numbers and for ranges of numbers.
+"""Formulas of a space: a subset of Python expressions, evaluated for numbers and for ranges of numbers.
 
-Whole and decimal numbers, text (only compared), names, `+ - * / // % **`, comparisons, `and or not`,
-`x if c else y`, and `min`, `max`, `abs`, `log2`. Nothing else is accepted, and nothing is executed.
+Integers and decimals, text (only compared), names, `+ - * / // % **`, comparisons, `and or not`, `x if c else
+y`, and `min`, `max`, `abs`, `log2`. Nothing else is accepted, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hw.errors import InputError
 Number = int | float
 Value = int | float | str
 
-#: Longest formula, deepest nesting, greatest exponent and greatest number: formulas stay quick to evaluate.
+#: Limits on length, nesting, exponents and numbers keep formulas fast to evaluate.
 LONGEST, DEEPEST, MOST_EXPONENT, MOST = 1000, 50, 64, 1 << 128
-#: Functions, with how many arguments they take at least.
+#: Functions, with their minimum number of arguments.
 FUNCTIONS: Mapping[str, int] = {"min": 2, "max": 2, "abs": 1, "log2": 1}
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
@@ -36,27 +36,27 @@ _BEYOND = "a number is beyond 128 bits"
 
 
 class Range(NamedTuple):
-    """All that a number may be, ends included; truth is 0 and 1."""
+    """The range of a number, ends included; truth values are 0 and 1."""
 
     low: Number
     high: Number
 
 
-#: What an expression may be: a range of numbers, or one of several texts.
+#: Possible values of an expression: a range of numbers, or a set of texts.
 Possible = Range | frozenset[str]
 ANYTHING, FALSE, TRUE, EITHER = Range(-math.inf, math.inf), Range(0, 0), Range(1, 1), Range(0, 1)
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was read: its text, the names in it, and the syntax tree."""
+    """A parsed formula: its text, the names in it, and the syntax tree."""
 
     text: str
     names: frozenset[str]
     tree: ast.expr
 
     def value(self, values: Mapping[str, Value]) -> Value:
-        """Its value; truth is 0 or 1. Raises `InputError` for what has none, such as a division by zero."""
+        """Its value; truth is 0 or 1. Raises `InputError` if there is none, as in a division by zero."""
         known = {name: exact(values[name]) for name in self.names}
         try:
             found = _Evaluation(known, strict=True).possible(self.tree)
@@ -66,12 +66,12 @@ class Formula:
             raise InputError(f"{self.text!r} has no value where {given or 'it stands'}: {error}") from None
 
     def possible(self, values: Mapping[str, Possible]) -> Possible:
-        """A range that holds every value it has while names stay in theirs."""
+        """A range that holds all its values while names stay in theirs."""
         return _Evaluation(values, strict=False).possible(self.tree)
 
 
 def parse(text: object, known: Collection[str], place: str, *, comparison: bool = False) -> Formula:
-    """Read a formula in `known` names; with `comparison` it must say what is true or false.
+    """Parse a formula over `known` names; with `comparison`, it must be true or false.
 
     Raises `InputError` that begins with `place` for text that is no formula, and for unknown names.
     """
@@ -137,14 +137,15 @@ def _refuse(tree: ast.AST, text: str, place: str) -> None:
     raise InputError(f"{place}: {part!r} in {text!r} is not part of formulas, which have {known}")
 
 
-# Evaluation: of ranges, those of single values among them
+# Evaluation over ranges; a single value is a range too
 
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """What a formula may be for what its names may be.
+    """The possible values of a formula, given those of its names.
 
-    With `strict`, all names have one value, and what has none raises an error; else it may be anything.
+    With `strict`, all names have one value, and an undefined result raises an error. Otherwise, it may be
+    anything.
     """
 
     values: Mapping[str, Possible]
@@ -178,7 +179,7 @@ class _Evaluation:
         raise AssertionError(ast.dump(tree))
 
     def _range(self, tree: ast.expr) -> Range:
-        """Of text nothing is known: that is told when the value is asked for."""
+        """A value as a range; text raises `TypeError` if `strict`, and else counts as any number."""
         found = self.possible(tree)
         if isinstance(found, Range):
             return found
@@ -187,7 +188,7 @@ class _Evaluation:
         return ANYTHING
 
     def _guarded(self, function: Callable[..., Range], *arguments: Any) -> Range:
-        """What a function gives, or what is known without a value."""
+        """The result of a function, or the widest range if it may be undefined."""
         try:
             return function(*arguments)
         except (ArithmeticError, ValueError, TypeError):
@@ -205,7 +206,7 @@ class _Evaluation:
 
 
 def exact(value: Value) -> Possible:
-    """What is one value."""
+    """A single value as `Possible`."""
     return frozenset((value,)) if isinstance(value, str) else Range(value, value)
 
 
@@ -222,7 +223,7 @@ def _negated(truth: Range) -> Range:
 
 
 def _all(truths: Iterable[Range]) -> Range:
-    """Whether all hold; what comes behind one that fails is not looked at."""
+    """Whether all hold; evaluation stops at the first that fails."""
     found = TRUE
     for truth in truths:
         found = Range(min(found.low, truth.low), min(found.high, truth.high))
@@ -232,7 +233,7 @@ def _all(truths: Iterable[Range]) -> Range:
 
 
 def _arithmetic(operator: ast.operator, a: Range, b: Range) -> Range:
-    """The range of an operation; raises `ArithmeticError` and `ValueError` where there may be no value."""
+    """The range of an operation; raises `ArithmeticError` and `ValueError` if it may be undefined."""
     single = a.low == a.high and b.low == b.high
     if not single:
         if isinstance(operator, ast.Div | ast.FloorDiv | ast.Mod) and b.low <= 0 <= b.high:
@@ -242,7 +243,7 @@ def _arithmetic(operator: ast.operator, a: Range, b: Range) -> Range:
         if isinstance(operator, ast.Pow) and (a.low < 1 or b.low < 0):
             return ANYTHING
     corners = [_applied(operator, x, y) for x in dict.fromkeys(a) for y in dict.fromkeys(b)]
-    # Infinity times nothing, or less infinity, is no number.
+    # Infinity times 0, or infinity minus infinity, is not a number.
     if any(math.isnan(c) for c in corners) or (single and abs(corners[0]) > MOST):
         raise OverflowError(_BEYOND)
     return Range(min(corners), max(corners))
@@ -260,7 +261,7 @@ def _applied(operator: ast.operator, a: Number, b: Number) -> Number:
 
 
 def _comparison(operator: ast.cmpop, a: Possible, b: Possible) -> Range:
-    """Whether two things compare so; raises `TypeError` for text that is not asked for equality with text."""
+    """The result of a comparison; raises `TypeError` for text, except in equality with text."""
     if isinstance(a, Range) and isinstance(b, Range):
         return _compared(operator, a, b)
     if isinstance(a, Range) or isinstance(b, Range):
@@ -276,7 +277,7 @@ def _compared(operator: ast.cmpop, a: Range, b: Range) -> Range:
         meet = a.low <= b.high and b.low <= a.high
         found = Range(int(a.low == a.high == b.low == b.high), int(meet))
     else:
-        # a > b is b < a, of which a <= b is the opposite.
+        # a > b is b < a, and a <= b is the opposite of that.
         if isinstance(operator, ast.Gt | ast.LtE):
             a, b = b, a
         found = Range(int(a.high < b.low), int(a.low < b.high))
@@ -284,7 +285,7 @@ def _compared(operator: ast.cmpop, a: Range, b: Range) -> Range:
 
 
 def _shown(found: Possible) -> str:
-    """A single value as it stands in messages."""
+    """A single value as shown in messages."""
     return repr(next(iter(found)))
 
 

@@ -1,8 +1,8 @@
-"""The points of a space that satisfy its constraints, decided exactly without going through all of them.
+"""The points of a space that satisfy its constraints, decided exactly without enumerating all points.
 
-Parameters that no constraint joins are independent. Those that some join are searched together: a box (some
-values of each parameter) in which a constraint surely fails goes, one in which all surely hold stays, any
-other is halved. What is left is a list of boxes, in which points can be counted, numbered and drawn.
+Parameters that share no constraint are independent. Those that do are searched together, as boxes (some
+values of each parameter). A box in which a constraint must fail is dropped, one in which all must hold is
+kept, and any other is halved. The result is a list of boxes whose points can be counted, numbered and drawn.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Values = tuple[int | str, ...]
 Box = Mapping[str, Values]
 Parameters = dict[str, int | str]
 
-#: Boxes that are looked at before a space counts as one that cannot be decided.
+#: Number of boxes after which a space counts as undecidable.
 MOST_BOXES = 200_000
 
 
 class UndecidedError(Exception):
-    """Too many boxes were looked at."""
+    """Too many boxes were examined."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Constraints between names, and the formulas of names that follow from parameters, in order.
+    """Constraints between names, and the formulas of names derived from parameters, in order.
 
-    `fixed` are values of names that are neither. `sizes` are numbers that go with a value of `cgra`, the
-    parameter that is text.
+    `fixed` are values of all other names. `sizes` are the numbers that belong to each value of `cgra`, the
+    only parameter that is text.
     """
 
     constraints: tuple[Formula, ...]
@@ -44,7 +44,7 @@ class Rules:
     sizes: Mapping[str, Mapping[str, int]]
 
     def parameters_of(self, formula: Formula) -> set[str]:
-        """The names that a formula depends on, derived ones replaced by what they are made of."""
+        """The parameters that a formula depends on, directly or through derived names."""
         found: set[str] = set()
         waiting = set(formula.names)
         sizes = set().union(*self.sizes.values())
@@ -57,7 +57,7 @@ class Rules:
         return found
 
     def possible(self, box: Box) -> dict[str, Possible]:
-        """All that names may be in a box."""
+        """The possible values of names in a box."""
         values: dict[str, Possible] = {n: exact(v) for n, v in self.fixed.items()}
         for name, held in box.items():
             values |= self._parameter(name, held)
@@ -67,7 +67,7 @@ class Rules:
         return values
 
     def _parameter(self, name: str, values: Values) -> dict[str, Possible]:
-        """What a parameter may be, with the numbers that go with it."""
+        """The possible values of a parameter, with the numbers that belong to them."""
         numbers = [v for v in values if not isinstance(v, str)]
         if len(numbers) == len(values):
             return {name: Range(min(numbers), max(numbers))}
@@ -78,7 +78,7 @@ class Rules:
         return found
 
     def values(self, point: Mapping[str, int | str]) -> dict[str, Value]:
-        """The values of all names that a point decides; raises `InputError` where a formula has none."""
+        """The values of all names that a point determines; raises `InputError` for an undefined formula."""
         values: dict[str, Value] = {**self.fixed, **point}
         for value in point.values():
             if isinstance(value, str):
@@ -91,23 +91,23 @@ class Rules:
 
 @dataclass(frozen=True)
 class Part:
-    """Parameters that constraints join, and the boxes of them in which all constraints hold."""
+    """Parameters joined by constraints, and the boxes in which all these constraints hold."""
 
     names: tuple[str, ...]
     boxes: tuple[Box, ...]
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """How many points there are up to each box, itself included."""
+        """Cumulative number of points, up to and including each box."""
         return tuple(itertools.accumulate(math.prod(len(v) for v in box.values()) for box in self.boxes))
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return self.ends[-1] if self.boxes else 0
 
     def point(self, number: int) -> Parameters:
-        """The point of a number below `size`."""
+        """The point with this number, which must be below `size`."""
         at = bisect.bisect_right(self.ends, number)
         rest = number - (self.ends[at - 1] if at else 0)
         found: Parameters = {}
@@ -127,11 +127,11 @@ class Feasible:
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return math.prod(part.size for part in self.parts)
 
     def point(self, number: int) -> Parameters:
-        """The point of a number below `size`; the last parameters change first."""
+        """The point with this number, below `size`; the last parameters change first."""
         found: Parameters = {}
         rest = number
         for part in reversed(self.parts):
@@ -140,7 +140,7 @@ class Feasible:
         return {name: found[name] for name in self.names}
 
     def draw(self, rng: random.Random) -> Parameters:
-        """Any point, each as likely as any other."""
+        """Draw a point uniformly."""
         return self.point(rng.randrange(self.size))
 
     def __iter__(self) -> Iterator[Parameters]:
@@ -148,9 +148,9 @@ class Feasible:
 
 
 def decide(space: Mapping[str, Values], rules: Rules, place: str) -> Feasible:
-    """The points that satisfy all constraints; raises `InputError` where there are none, with those to blame.
+    """The points that satisfy all constraints; raises `InputError` with the contradiction if there are none.
 
-    Raises it as well where this cannot be decided within `MOST_BOXES` boxes.
+    Also raises it if this cannot be decided within `MOST_BOXES` boxes.
     """
     parts = []
     for names, constraints in _joined(space, rules):
@@ -174,7 +174,7 @@ def decide(space: Mapping[str, Values], rules: Rules, place: str) -> Feasible:
 def _joined(
     space: Mapping[str, Values], rules: Rules
 ) -> Iterator[tuple[tuple[str, ...], tuple[Formula, ...]]]:
-    """Parameters that constraints join, with these; constraints of no parameter go with the first."""
+    """Groups of joined parameters with their constraints; those without a parameter go with the first."""
     uses = [(c, rules.parameters_of(c) & space.keys()) for c in rules.constraints]
     groups: list[set[str]] = [{name} for name in space]
     for _, used in uses:
@@ -211,7 +211,7 @@ def _boxes(box: Box, constraints: Sequence[Formula], rules: Rules) -> Iterator[B
 
 
 def _open(box: Box, constraints: Sequence[Formula], rules: Rules) -> list[Formula] | None:
-    """The constraints that a box leaves open; None where one fails everywhere."""
+    """The constraints that a box leaves open; None if one fails everywhere."""
     values = rules.possible(box)
     left = []
     for constraint in constraints:
@@ -228,7 +228,7 @@ def _open(box: Box, constraints: Sequence[Formula], rules: Rules) -> list[Formul
 
 
 def _contradiction(box: Box, constraints: Sequence[Formula], rules: Rules, place: str) -> str:
-    """The message, with as few constraints as contradict each other."""
+    """The error message, with a minimal set of contradicting constraints."""
     blamed = list(constraints)
     for constraint in constraints:
         fewer = [c for c in blamed if c is not constraint]
@@ -236,7 +236,7 @@ def _contradiction(box: Box, constraints: Sequence[Formula], rules: Rules, place
             if fewer and next(_boxes(box, fewer, rules), None) is None:
                 blamed = fewer
         except (UndecidedError, InputError):
-            pass  # what the others come to without this one is not known
+            pass  # without this one, the others cannot be decided
     used = set().union(*(rules.parameters_of(c) for c in blamed)) & box.keys()
     points = math.prod(len(box[name]) for name in used)
     shown = " and ".join(repr(c.text) for c in blamed)

@@ -1,4 +1,4 @@
-"""What an exploration gives, as frozen data."""
+"""The results of an exploration, as frozen data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ DEFAULT = ("cycles", "luts")
 
 
 class State(StrEnum):
-    """What became of a point.
+    """State of a point.
 
-    `infeasible`: evaluated, but beyond a limit of the space. `refused`: the configuration cannot be built, or
-    the compiler does not find a program for it. `failed`: evaluating it killed its worker, synthesis failed
-    on it, it ended in an error of Heald itself, or an objective has no value.
+    `infeasible`: evaluated, but exceeds a limit of the space. `refused`: the configuration cannot be built,
+    or the compiler finds no program for it. `failed`: the evaluation killed its worker, synthesis failed,
+    Heald had an internal error, or an objective has no value.
     """
 
     COMPLETE = "complete"
@@ -31,12 +31,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Point:
-    """A configuration and what is known of it.
+    """A configuration and its evaluation.
 
-    `parameters` are those of the space, `hw` all fields of the machine (`cgra` as its name); `metrics` sums
-    over the models: cycles, bytes_moved, energy_pj, macs; and of the machine luts, ffs, brams, dsps,
-    fmax_mhz, seconds_per_inference, utilization. A metric that is not known is not there. Refused and failed
-    points have a `reason` and no metrics, infeasible ones have both. `seconds` it took to evaluate.
+    `parameters` are those of the space, `hw` all fields of the machine (`cgra` as its name). `metrics` are
+    sums over the models (cycles, bytes_moved, energy_pj, macs) and properties of the machine (luts, ffs,
+    brams, dsps, fmax_mhz, seconds_per_inference, utilization); unknown ones are left out. Refused and failed
+    points have a `reason` and no metrics, infeasible ones have both. `seconds` is the evaluation time.
     """
 
     number: int
@@ -51,10 +51,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A point that ran on the RTL.
+    """The run of a point on the RTL.
 
-    `confirmed`: all results bit for bit, all events in their cycles, warps and configurations accepted.
-    `difference` says what was not. `events` were compared; `cycles` are the RTL's.
+    `confirmed`: all results bit for bit, all events in their cycles, warps and configurations accepted;
+    `difference` says what failed. `events` is the number compared; `cycles` are the RTL's.
     """
 
     point: int
@@ -71,7 +71,7 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the space, with its values in their order and what the field means."""
+    """A parameter of the space, with its values in order and the meaning of the field."""
 
     name: str
     values: tuple[int | str, ...]
@@ -84,7 +84,7 @@ def _digits(value: float) -> str:
 
 @dataclass(frozen=True)
 class Excess:
-    """A limit that a point exceeds, with the two values that it compares; None where they have none."""
+    """A limit that a point exceeds, with the two values it compares; None if they are undefined."""
 
     limit: str
     value: float | None = None
@@ -101,7 +101,7 @@ class Excess:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The point that exceeds its limits least, where every point exceeds some."""
+    """The point that exceeds its limits least, if every point exceeds some."""
 
     point: int
     excesses: tuple[Excess, ...]
@@ -115,11 +115,11 @@ class Nearest:
 class Exploration:
     """An exploration: its space, all points by number, the Pareto front by number, confirmations.
 
-    `objectives` are metrics with `minimize` or `maximize`, the first the most wanted. `size` counts the
+    `objectives` are metrics with `minimize` or `maximize`, the most important first. `size` is the number of
     points that satisfy the constraints. `importance` is the influence of each parameter on each objective
-    (fANOVA, adds up to 1), empty where too little is known. `hypervolume` is that of the front up to
-    `reference`, as a share of the box from the best values to it. With `measured`, resources are those of
-    synthesis. `nearest` is there where points were evaluated and none of them is within all limits.
+    (fANOVA, adds up to 1); it is empty if there are too few points. `hypervolume` is the front's up to
+    `reference`, as a fraction of the box from the best values to it. With `measured`, resources come from
+    synthesis. `nearest` is set if points were evaluated and none is within all limits.
     """
 
     name: str
@@ -145,11 +145,11 @@ class Exploration:
     nearest: Nearest | None = None
 
     def point(self, number: int) -> Point:
-        """The point of a number; raises `KeyError` for one that is not there."""
+        """The point with this number; raises `KeyError` if there is none."""
         return {point.number: point for point in self.points}[number]
 
     def confirmation(self, number: int) -> Confirmation | None:
-        """What the RTL said of a point; None if it was not asked."""
+        """The run of a point on the RTL; None if there was none."""
         return next((c for c in self.confirmations if c.point == number), None)
 
     def of(self, state: State) -> tuple[Point, ...]:
@@ -158,7 +158,7 @@ class Exploration:
 
 
 def front_table(found: Exploration) -> tuple[list[str], list[list[str]]]:
-    """The front, or the nearest point, for people: names of columns, a row per point."""
+    """The front, or the nearest point, as a table for users: column names, and a row per point."""
     names = [p.name for p in found.parameters]
     nearest = [] if found.nearest is None else [found.nearest.point]
     points = [found.point(number) for number in found.front or nearest]
@@ -173,7 +173,7 @@ def front_table(found: Exploration) -> tuple[list[str], list[list[str]]]:
 
 
 def summary(found: Exploration) -> str:
-    """How many points there are, in words."""
+    """The number of points in each state, in words."""
     states = Counter(p.state for p in found.points)
     others = [f"{states[s]:,} {s.value}" for s in State if s is not State.COMPLETE and states[s]]
     rest = f" ({', '.join(others)})" if others else ""
@@ -181,7 +181,7 @@ def summary(found: Exploration) -> str:
 
 
 def shown(name: str, value: float | None) -> str:
-    """A metric for people."""
+    """A metric as text for users."""
     if value is None:
         return "–"
     if name == "utilization":
@@ -192,15 +192,15 @@ def shown(name: str, value: float | None) -> str:
 
 
 def ranked(points: Sequence[Point], objectives: Mapping[str, str]) -> list[list[Point]]:
-    """Feasible points by rank: the front, the front of the others, and so on; each by the first objective.
+    """Feasible points by rank: the front, the front of the rest, and so on; each by the first objective.
 
-    Of points with equal objectives only the first counts for a front; the others come with the next.
+    Of points with equal objectives, only the first counts for a front; the others go to the next one.
     """
     left = [(vector(p.metrics, objectives), p) for p in points if p.state is State.COMPLETE]
     left.sort(key=lambda each: (each[0], each[1].number))
     found: list[list[Point]] = []
     while left:
-        # In this order nothing is dominated by what comes behind it.
+        # In this order, no point is dominated by a later one.
         front: list[tuple[Vector, Point]] = []
         rest: list[tuple[Vector, Point]] = []
         for v, p in left:

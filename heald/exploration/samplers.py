@@ -1,8 +1,8 @@
-"""Which point comes next: only points that satisfy the constraints, and none twice.
+"""Chooses the next point: only points that satisfy the constraints, and none twice.
 
-Optuna's samplers know neither constraints between parameters nor that points repeat. What one proposes is
-moved to the nearest point that is feasible and new, so that N trials are N different points. A search begins
-with points that cover the space: both extremes, then always the one farthest from all others.
+Optuna's samplers know neither constraints between parameters nor that points repeat. A proposal is therefore
+moved to the nearest feasible new point, so N trials are N different points. A search begins with points that
+cover the space: both extremes, then the one farthest from all others.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from optuna.trial import FrozenTrial, TrialState
 from heald.exploration.feasible import Feasible, Parameters, Values
 
 SAMPLERS = ("grid", "random", "nsga2", "tpe")
-#: Feasible points up to which the nearest new one is looked for among all.
+#: Up to this many feasible points, the nearest new one is searched among all.
 SMALL = 50_000
-#: Points that are drawn where there are more.
+#: Number of points drawn if there are more.
 DRAWN = 2_000
-#: Random points of which one is taken that is far from others.
+#: Number of random points of which the farthest from others is taken.
 CANDIDATES = 64
 
 Key = tuple[int | str, ...]
 
 
 def _vectors(values: Values) -> dict[int | str, tuple[float, ...]]:
-    """Values of a parameter as vectors: a number is its place, from 0 to 1; texts are 1 apart."""
+    """Values of a parameter as vectors: a number is its rank, from 0 to 1; texts are 1 apart."""
     if any(isinstance(v, str) for v in values):
         return dict(zip(values, map(tuple, np.eye(len(values)) / 2), strict=True))
     return {v: (i / max(1, len(values) - 1),) for i, v in enumerate(values)}
 
 
 class SpaceSampler(BaseSampler):
-    """New points of a space: as `inner` proposes them, or where there is none in an `order`, or any.
+    """New points of a space: near those that `inner` proposes, or without `inner` in `order`, or random.
 
-    `start` points come before the first proposal. `seen` are points that there are already.
+    The first `start` points come before any proposal. `seen` are the existing points.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class SpaceSampler(BaseSampler):
         self._all: tuple[list[Parameters], np.ndarray] | None = None
         self._order = order
 
-    # What the search asks
+    # Called by the search
 
     def note(self, points: Iterable[Mapping[str, int | str]]) -> None:
-        """Points that were evaluated before."""
+        """Record points that were evaluated before."""
         self.seen |= {self.key(p) for p in points}
 
     @property
     def left(self) -> int:
-        """How many points there are that are new."""
+        """Number of points that are still new."""
         return self.feasible.size - len(self.seen)
 
     def key(self, point: Mapping[str, int | str]) -> Key:
         """A point without its names."""
         return tuple(point[name] for name in self.feasible.names)
 
-    # What optuna asks
+    # Called by optuna
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -96,7 +96,7 @@ class SpaceSampler(BaseSampler):
         if not proposed:
             point = self._first() if self.inner is not None and len(self.seen) < self.start else self._any()
         else:
-            # A parameter that mutates is left out.
+            # A mutated parameter is missing here.
             free = self.feasible.draw(self.rng)
             point = self._nearest({name: proposed.get(name, free[name]) for name in self.space})
         self.seen.add(self.key(point))
@@ -105,32 +105,32 @@ class SpaceSampler(BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Nothing comes alone: constraints join parameters."""
+        """Never called: constraints join parameters, so none is sampled alone."""
         raise AssertionError(f"{param_name} must come with all others")
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """What the inner sampler does."""
+        """Forwarded to the inner sampler."""
         if self.inner is not None:
             self.inner.before_trial(study, trial)
 
     def after_trial(
         self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """What the inner sampler does."""
+        """Forwarded to the inner sampler."""
         if self.inner is not None:
             self.inner.after_trial(study, trial, state, values)
 
     # Points
 
     def _any(self) -> Parameters:
-        """Any new point, each as likely as any other."""
+        """Draw a new point uniformly."""
         while True:
             point = self._drawn()
             if self.key(point) not in self.seen:
                 return point
 
     def _drawn(self) -> Parameters:
-        """Any point; where there are few, each comes once before one comes again."""
+        """Draw a point; if there are few, each comes once before any repeats."""
         if self.feasible.size <= SMALL and self._order is None:
             numbers = list(range(self.feasible.size))
             self.rng.shuffle(numbers)
@@ -139,10 +139,10 @@ class SpaceSampler(BaseSampler):
         return self.feasible.draw(self.rng) if number is None else self.feasible.point(number)
 
     def _first(self) -> Parameters:
-        """The smallest point, the largest, then always one that is far from all there are."""
+        """The smallest point, the largest, then points far from all existing ones."""
         ends = [{name: values[end] for name, values in self.space.items()} for end in (0, -1)]
         for end in ends:
-            # The extremes may not be feasible; the nearest points that are come in their place once.
+            # An infeasible extreme is replaced, once, by the feasible point nearest to it.
             point = self._nearest(end)
             if not self.seen or (len(self.seen) == 1 and end is ends[1]):
                 return point
@@ -153,7 +153,7 @@ class SpaceSampler(BaseSampler):
         return candidates[int(apart.argmax())]
 
     def _nearest(self, wanted: Mapping[str, int | str]) -> Parameters:
-        """The new point that is nearest, any of them where there are several."""
+        """The nearest new point; a random one of several."""
         points, matrix = self._candidates()
         new = np.array([self.key(p) not in self.seen for p in points])
         if not new.any():
@@ -179,7 +179,7 @@ class SpaceSampler(BaseSampler):
 
 
 def _grid(feasible: Feasible, grids: Values) -> Iterator[int]:
-    """All points in their order, but one of each CGRA first: workers then map loops to different ones."""
+    """All points in order, but first one of each CGRA: workers then map loops to different ones."""
     first: dict[int | str, int] = {}
     for number in range(min(feasible.size, SMALL) if len(grids) > 1 else 0):
         first.setdefault(feasible.point(number)["cgra"], number)
@@ -198,7 +198,7 @@ def sampler(
     trials: int,
     seed: int,
 ) -> SpaceSampler:
-    """The sampler of a name (`SAMPLERS`) for a search of so many trials."""
+    """The sampler with a name in `SAMPLERS`, for a search of `trials` trials."""
     if name == "grid":
         order = _grid(feasible, space.get("cgra", ()))
         return SpaceSampler(feasible, space, relative, None, 0, seed, order)

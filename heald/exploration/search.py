@@ -1,7 +1,4 @@
-"""The search: points are asked for, evaluated by workers, and kept; whatever ends, what is kept is whole.
-
-Workers are processes of this machine, or a dask cluster, behind one interface of futures.
-"""
+"""The search: asks for points, has workers evaluate them, and saves the results as they come."""
 
 from __future__ import annotations
 
@@ -33,13 +30,13 @@ if TYPE_CHECKING:
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
-#: What a task raises whose process has ended, or was asked to end.
+#: Errors of a task whose process has ended, or was asked to end.
 _LOST = (BrokenProcessPool, processes.Ended)
 
 
 @dataclass
 class _Slot:
-    """One process: a pool of its own, so that its end is told apart from that of others."""
+    """One process in a pool of its own, so that its end is not confused with that of others."""
 
     pool: ProcessPoolExecutor
     pid: Future[int]
@@ -54,7 +51,7 @@ class _Slot:
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended, as its last task tells or the next one does."""
+        """Whether the process has ended, as seen from its last task or a failed submission."""
         task = self.task
         if self.broken or task is None or not task.done() or task.cancelled():
             return self.broken
@@ -65,8 +62,8 @@ class _Slot:
 class ProcessWorkers:
     """Processes of this machine, each with the models loaded.
 
-    `patience` is how often a point may lose its worker before it counts as the cause, as far as this side
-    counts it; with `queues` more points than there are workers may be given.
+    `patience` is how often a point may lose its worker before it counts as the cause. `queues` says whether
+    more points than workers may be submitted.
     """
 
     name: str
@@ -77,11 +74,11 @@ class ProcessWorkers:
     slots: list[_Slot] = field(default_factory=list)
 
     def count(self) -> int:
-        """The number of processes."""
+        """Number of processes."""
         return self.number
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
-        """Give a point to a process that is free, to a new one if there are fewer than allowed."""
+        """Submit a point to a free process, or to a new one if fewer than `number` exist."""
         for slot in [s for s in self.slots if s.gone]:
             slot.pool.shutdown(wait=False)
             self.slots.remove(slot)
@@ -98,7 +95,7 @@ class ProcessWorkers:
         return slot.task
 
     def _start(self) -> _Slot:
-        # Threads and locks of this process do not go into one that starts anew.
+        # A fresh process inherits no threads and locks of this one.
         context = get_context("spawn")
         said = context.RawArray("c", worker.LINE)
         arguments = self.name, self.workload, said
@@ -113,12 +110,12 @@ class ProcessWorkers:
             ) from None
 
     def heard_of(self, task: Future[Answer]) -> str:
-        """What the process of a point says that it does."""
+        """What the process of a point reports that it is doing."""
         said = (s.said.value for s in self.slots if s.task is task)
         return next(said, b"").decode("utf-8", "ignore")
 
     def translate(self, error: BaseException) -> BaseException:
-        """`WorkerLostError` for a process that is gone, as a future raises it."""
+        """`WorkerLostError` if the error says that a process has ended."""
         return WorkerLostError(str(error)) if isinstance(error, _LOST) else error
 
     def close(self, *, kill: bool) -> None:
@@ -132,12 +129,12 @@ class ProcessWorkers:
             self.slots.pop().pool.shutdown(wait=True)
 
 
-#: Those who evaluate. Whatever finds nobody there raises `ClusterLostError`.
+#: The two kinds of workers. If none can be reached, calls raise `ClusterLostError`.
 Workers: TypeAlias = "ProcessWorkers | DaskWorkers"
 
 
 def workers(text: str, name: str, workload: Workload) -> Workers:
-    """The workers that `--executor` names; raises `InputError` for another text, and who is not there."""
+    """The workers that `--executor` names; raises `InputError` if invalid or unreachable."""
     if found := _PROCESSES.fullmatch(text):
         number = int(found[1]) if found[1] is not None else os.cpu_count() or 1
         if number < 1:
@@ -152,15 +149,15 @@ def workers(text: str, name: str, workload: Workload) -> Workers:
     raise InputError(f"--executor must be processes, processes:N or dask://HOST:PORT, not {text!r}")
 
 
-#: Seconds after which progress is told again though nothing has ended.
+#: Seconds after which progress is reported even if no point ended.
 TICK = 1.0
 
 
 @dataclass
 class Progress:
-    """How far a search is; `known` points were there before, `seconds` run since it began.
+    """Progress of a search; `known` points existed before, `seconds` count since its start.
 
-    `usual` are the seconds per point that earlier points let expect, 0 where there are none.
+    `usual` is the expected seconds per point, from earlier points; 0 if there are none.
     """
 
     target: int
@@ -169,7 +166,7 @@ class Progress:
     done: list[Point] = field(default_factory=list)
     seconds: float = 0.0
     flying: int = 0
-    #: What points in flight are at, where they take long.
+    #: What points in flight are doing, if they take long.
     doing: list[str] = field(default_factory=list)
 
     @property
@@ -179,18 +176,18 @@ class Progress:
 
     @property
     def remaining(self) -> int:
-        """Points that are not finished."""
+        """Number of unfinished points."""
         return self.target - self.known - len(self.done)
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest will take; None as long as nothing is known."""
+        """Estimated seconds for the rest; None as long as nothing is known."""
         pace = 1 / self.rate if self.rate else self.usual
         return self.remaining * pace if pace else None
 
     @property
     def outlook(self) -> str:
-        """What there is and what remains, with the time that it will take where that is known."""
+        """Finished and remaining points, with the estimated time if known."""
         text = f"{self.target - self.remaining:,} of {self.target:,} points, {self.remaining:,} left"
         known = self.remaining and self.left is not None
         return f"{text} in about {timedelta(seconds=round(self.left or 0))}" if known else text
@@ -207,7 +204,7 @@ class _Flight:
 
 @dataclass
 class Search:
-    """A search up to so many finished points, those that the study has among them."""
+    """A search until the study has `trials` finished points, including those it already has."""
 
     kept: Kept
     sampler: SpaceSampler
@@ -219,10 +216,10 @@ class Search:
     waiting: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     def run(self) -> Progress:
-        """Evaluate until there are enough points, or no new ones; `note` hears at once what remains.
+        """Evaluate until there are enough points, or no new ones; `note` first gets the work that remains.
 
-        Raises `InputError` when it cannot go on (database, cluster, a worker's disk): what is finished is
-        kept.
+        Raises `InputError` if it cannot go on (database, cluster, a worker's disk); finished points are
+        saved.
         """
         finished = self.kept.points()
         self.waiting = self.kept.unfinished()
@@ -256,7 +253,7 @@ class Search:
                 self._end(future, flight)
 
     def _fill(self) -> None:
-        """Give the workers as much as they can take, with one in reserve where no result decides the next."""
+        """Keep the workers busy, with one point each in reserve if no result decides the next point."""
         ahead = 2 if self.sampler.inner is None and self.workers.queues else 1
         while len(self.flights) < ahead * self.workers.count():
             finished = self.progress.known + len(self.progress.done)
@@ -277,12 +274,12 @@ class Search:
         self.flights[self.workers.submit(flight.config)] = flight
 
     def _end(self, future: Future[Answer], flight: _Flight) -> None:
-        """Keep what came of a point."""
+        """Save the result of a point."""
         try:
             answer = future.result()
         except BaseException as error:
             if isinstance(error, processes.Ended) and error is not future.exception():
-                raise  # it was this process that was asked to end
+                raise  # this process itself was asked to end
             translated = self.workers.translate(error)
             if isinstance(translated, ClusterLostError):
                 raise translated from None

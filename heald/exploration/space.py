@@ -1,6 +1,6 @@
 """SPACE.toml: a machine to start from, parameters, derived fields, constraints, objectives, limits.
 
-docs/explore.md states the form. Every error tells file, key, what was found and what is needed.
+docs/explore.md describes the format. Every error names file and key, what was found and what is needed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from hw.fabric import load as load_fabric
 
 _KEYS = ("base", "parameters", "derived", "constraints", "objectives", "limits")
 _RANGE_KEYS = ("from", "to", "step", "powers_of_two")
-#: Names that formulas have besides the fields of a machine; all are 0 without a grid.
+#: Names in formulas besides the machine's fields; all are 0 without a CGRA.
 GRID_SIZES = ("cgra_rows", "cgra_cols", "cgra_pes")
 #: Fields that are numbers.
 _NUMBERS = tuple(name for name in FIELDS if name not in ("name", "cgra"))
-#: Values of one parameter.
+#: Maximum number of values of one parameter.
 MOST_VALUES = 10_000
-#: A limit's text names its value in the database.
+#: Maximum length of a limit's text, which is a key in the database.
 LONGEST_LIMIT = 400
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is explored. `values` are the parameters with their values, `fixed` fields with one value.
+    """A space to explore: `values` are the parameters with their values, `fixed` the fields with one value.
 
-    All other fields are those of `base`. `grids` are the grids that values of `cgra` name.
+    All other fields are those of `base`. `grids` are the fabrics that values of `cgra` name.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Space:
 
     @cached_property
     def rules(self) -> Rules:
-        """Constraints with all that they are about."""
+        """Constraints with everything they depend on."""
         sizes = {name: grid_sizes(fabric) for name, fabric in self.grids.items()}
         own = self.base.cgra
         known: dict[str, Value] = {name: getattr(self.base, name) for name in _NUMBERS}
@@ -68,16 +68,16 @@ class Space:
 
     @cached_property
     def feasible(self) -> Feasible:
-        """The points that satisfy all constraints; raises `InputError` where there are none."""
+        """The points that satisfy all constraints; raises `InputError` if there are none."""
         return decide(self.values, self.rules, self.file)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters for people."""
+        """The parameters, for users."""
         return tuple(Parameter(n, v, FIELDS[n].metadata["meaning"]) for n, v in self.values.items())
 
     def machine(self, point: Mapping[str, int | str]) -> MachineConfig:
-        """The machine of a point; raises `InputError` for one that cannot be built."""
+        """The machine of a point; raises `InputError` if it cannot be built."""
         fields: dict[str, Any] = {**self.fixed, **point}
         if "cgra" in fields:
             fields["cgra"] = self.grids[fields["cgra"]]
@@ -91,13 +91,13 @@ class Space:
 
 
 def read(path: Path) -> Space:
-    """The space in a file, with constraints that some point satisfies. Raises `InputError`."""
+    """Read a space whose constraints some point satisfies. Raises `InputError`."""
     text = toml_text.read(path, "a space is a TOML file (docs/explore.md)")
     return from_values(toml_text.parsed(text, str(path)), path)
 
 
 def from_values(values: Mapping[str, Any], path: Path = Path("space")) -> Space:
-    """The space that the values of a file mean; files that it names are seen from `path`."""
+    """The space from a file's values; files that it names are relative to `path`."""
     place = str(path)
     toml_text.check_keys(values, _KEYS, place)
     base = _base(values.get("base", "default"), path)
@@ -159,7 +159,7 @@ def _list(values: Mapping[str, Any], key: str, place: str) -> list[Any]:
 
 
 def _values(name: str, given: Any, place: str) -> Values:
-    """The values of a parameter, ascending where they are numbers."""
+    """The values of a parameter; numbers are sorted."""
     if name not in FIELDS or name == "name":
         known = ", ".join((*_NUMBERS, "cgra"))
         raise InputError(f"{place}: unknown field; fields of a machine are {known}")
@@ -183,7 +183,7 @@ def _values(name: str, given: Any, place: str) -> Values:
 
 
 def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict[str, Fabric | None]:
-    """The grids of values; results tell grids by their own names, so different ones must differ in these."""
+    """The fabrics of values; results use the fabrics' own names, so these must differ."""
     try:
         found = {str(name): _grid(str(name), folder) for name in names}
     except InputError as error:
@@ -202,14 +202,14 @@ def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict
 
 
 def _grid(name: str, folder: Path) -> Fabric | None:
-    """The grid of a name or of a file seen from a folder, None for `none`; raises `InputError`."""
+    """Load the fabric with a name, or a file relative to a folder; None for `none`; raises `InputError`."""
     if name == NO_GRID:
         return None
     return load_fabric(str(folder / name) if "/" in name or name.endswith(".toml") else name)
 
 
 def grid_sizes(fabric: Fabric | None) -> dict[str, int]:
-    """Rows, columns and PEs of a grid."""
+    """Rows, columns and PEs of a fabric."""
     rows, cols = (fabric.rows, fabric.cols) if fabric is not None else (0, 0)
     return dict(zip(GRID_SIZES, (rows, cols, rows * cols), strict=True))
 
@@ -259,7 +259,7 @@ def _range(name: str, given: Mapping[str, Any], place: str) -> list[int]:
 def _derived(
     table: Mapping[str, Any], taken: tuple[str, ...], names: tuple[str, ...], place: str
 ) -> dict[str, Formula]:
-    """Derived fields in an order in which each depends on earlier ones only."""
+    """Derived fields, ordered so that each depends only on earlier ones."""
     found: dict[str, Formula] = {}
     for name, text in table.items():
         where = f"{place}: [derived] {name}"
@@ -309,7 +309,7 @@ def _limit(text: object, place: str) -> Formula:
 
 
 def sides(limit: Formula, metrics: Mapping[str, float]) -> tuple[float, float]:
-    """The two values that a limit compares; raises `InputError` for a limit that has no value."""
+    """The two values that a limit compares; raises `InputError` if it is undefined."""
     if missing := sorted(limit.names - metrics.keys()):
         raise InputError(f"{limit.text!r} has no value without {', '.join(missing)}")
     assert isinstance(limit.tree, ast.Compare)
@@ -323,9 +323,9 @@ def sides(limit: Formula, metrics: Mapping[str, float]) -> tuple[float, float]:
 
 
 def beyond(limit: Formula, metrics: Mapping[str, float]) -> float:
-    """By how much metrics are beyond a limit, as a share of its larger side; 0 or less within.
+    """By how much metrics exceed a limit, as a fraction of its larger side; 0 or less if within it.
 
-    Raises `InputError` for a limit that has no value.
+    Raises `InputError` for an undefined limit.
     """
     left, right = sides(limit, metrics)
     assert isinstance(limit.tree, ast.Compare)

@@ -1,13 +1,12 @@
-"""What an exploration keeps: an optuna study in a database, which can be interrupted at any time.
+"""The database of an exploration: an optuna study, which can be interrupted at any time.
 
-States: a point that was evaluated is COMPLETE, with the limits of the space as optuna's constraints; one that
-is refused is PRUNED, one that failed is FAIL, both with the user attribute `reason`. Points in flight are
-RUNNING; those that a killed exploration left are evaluated under their own number when it goes on, so that
-nothing is lost and nothing doubled. Metrics are user attributes, everything else of a point one system
-attribute.
+An evaluated point is COMPLETE, with the limits of the space as optuna's constraints. A refused point is
+PRUNED, a failed one is FAIL, both with the user attribute `reason`. Points in flight are RUNNING. If an
+exploration is killed, they are evaluated under the same number when it resumes, so nothing is lost or
+doubled. Metrics are user attributes; everything else about a point is one system attribute.
 
-Metrics depend on no objective and no limit. When these change, all points are judged anew by their metrics,
-in a second study that then replaces the first: whenever this is interrupted, one of the two is whole.
+Metrics do not depend on objectives and limits. When these change, all points are judged again by their
+metrics in a second study, which then replaces the first. If this is interrupted, one of the two is complete.
 """
 
 from __future__ import annotations
@@ -43,24 +42,24 @@ from hw import processes
 from hw.config import NO_GRID, MachineConfig
 from hw.errors import InputError
 
-#: Key of what belongs to Heald, of the study and of each trial.
+#: Key of Heald's data in the study and in each trial.
 _KEY = "heald"
-#: Key of the objectives and limits by which the points of a study are judged.
+#: Key of the objectives and limits by which the study's points were judged.
 _JUDGED_BY = "judged by"
-#: Points after which it is told again how many are judged.
+#: Number of points between progress messages of judging.
 _TOLD = 200
-#: After the name of a study while its points are judged anew.
+#: Suffix of a study's name while its points are judged again.
 _ANEW = " (judged anew)"
-#: Before the text of a limit: the system attribute that is a constraint for optuna.
+#: Prefix of a limit's text: the system attribute that optuna takes as a constraint.
 _LIMIT = "constraints:"
-#: Key of what the RTL said: finished trials cannot be changed, so the study has it.
+#: Key of the RTL runs; the study holds them, as finished trials cannot change.
 _CONFIRMED = "confirmed on the RTL"
-#: Seconds until a database counts as unreachable.
+#: Seconds after which a database counts as unreachable.
 PATIENCE = 5
-#: Databases that lock by a number, and how; the lock goes with the connection.
+#: Databases with advisory locks, and the command; closing the connection releases the lock.
 _LOCKS = {"postgresql": "select pg_try_advisory_lock({})", "mysql": "select get_lock('heald-{}', 0)"}
 _DRIVERS = {"postgresql": "postgresql+psycopg"}
-#: What optuna says of a row that is not there any more.
+#: Optuna's message for a row that no longer exists.
 _GONE = "Record does not exist"
 _PASSWORD = re.compile(r"(://[^/@]*?:).*@")
 
@@ -68,11 +67,11 @@ Fingerprints = Mapping[str, Any]
 
 
 class StorageError(InputError):
-    """The database cannot be read or written now; what it holds is whole."""
+    """The database cannot be read or written now; its contents are intact."""
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The parameters as optuna knows them: even ranges as such, everything else as a list."""
+    """The parameters as optuna distributions: even ranges as such, everything else as a list."""
     found: dict[str, BaseDistribution] = {}
     for name, values in space.values.items():
         numbers = [v for v in values if isinstance(v, int)]
@@ -86,7 +85,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 @dataclass
 class Kept:
-    """A study that is open, and belongs to this exploration alone until it is closed."""
+    """An open study, which is locked for this exploration until it is closed."""
 
     study: optuna.Study
     storage: optuna.storages.RDBStorage
@@ -95,7 +94,7 @@ class Kept:
     _lock: contextlib.ExitStack
 
     def points(self) -> list[Point]:
-        """All points that are finished, by number."""
+        """All finished points, by number."""
         with storage_errors(self.where):
             trials = self.study.get_trials(deepcopy=False)
         return [self._point(t) for t in trials if t.state.is_finished() and self._whole(t)]
@@ -107,7 +106,7 @@ class Kept:
         return [(t.number, dict(t.params)) for t in trials if self._whole(t)]
 
     def _whole(self, trial: FrozenTrial) -> bool:
-        """Whether all parameters are there: an exploration may be killed between two of them."""
+        """Whether all parameters are set: an exploration may be killed between two of them."""
         return trial.params.keys() == self.space.values.keys()
 
     def _point(self, trial: FrozenTrial) -> Point:
@@ -129,25 +128,25 @@ class Kept:
         )
 
     def confirmations(self) -> dict[int, Confirmation]:
-        """What the RTL said of points, by number."""
+        """RTL runs of points, by number."""
         with storage_errors(self.where):
             held = self.study.user_attrs.get(_CONFIRMED, [])
         return {c["point"]: Confirmation(**c) for c in held}
 
     def confirm(self, found: Confirmation) -> None:
-        """Keep what the RTL said of a point."""
+        """Save the RTL run of a point."""
         known = self.confirmations() | {found.point: found}
         with storage_errors(self.where):
             self.study.set_user_attr(_CONFIRMED, [dataclasses.asdict(c) for c in known.values()])
 
     def ask(self) -> tuple[int, dict[str, Any]]:
-        """A new point, by the study's sampler."""
+        """Ask the study's sampler for a new point."""
         with storage_errors(self.where):
             trial = self.study.ask(distributions(self.space))
             return trial.number, dict(trial.params)
 
     def keep(self, number: int, config: MachineConfig | None, answer: Answer) -> Point:
-        """Keep what came of a point: its evaluation, or why it is refused or failed."""
+        """Save the result of a point: its evaluation, or why it was refused or failed."""
         held: dict[str, Any] = {} if config is None else {"hw": fields_of(config)}
         found, verdict = answer.evaluation, Verdict(reason=answer.refused or answer.failed)
         if answer.refused is not None:
@@ -161,7 +160,7 @@ class Kept:
             trial_id = self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
             for name, value in found.metrics.items() if found is not None else ():
                 self.storage.set_trial_user_attr(trial_id, name, value)
-            # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
+            # Like `Trial.set_constraint`, which warns if an interrupted exploration had already set it.
             for text, value in verdict.over.items():
                 self.storage.set_trial_system_attr(trial_id, _LIMIT + text, value)
             if verdict.reason is not None:
@@ -171,21 +170,21 @@ class Kept:
             return self._point(self.storage.get_trial(trial_id))
 
     def drop_parts(self) -> None:
-        """Give up trials that were left without all their parameters: they are no points."""
+        """End trials that lack some of their parameters: they are no points."""
         with storage_errors(self.where):
             for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                 if not self._whole(trial):
                     self.study.tell(trial.number, state=TrialState.FAIL)
 
     def close(self) -> None:
-        """Let others have the study."""
+        """Release the study."""
         with contextlib.suppress(SQLAlchemyError):
             self._lock.close()
 
 
 @dataclass
 class Verdict:
-    """What a point is to optuna: its objectives, by how much it is beyond each limit, and what is wrong."""
+    """A point as optuna sees it: objectives, excess over each limit, and what is wrong."""
 
     state: TrialState = TrialState.FAIL
     values: list[float] | None = None
@@ -195,7 +194,7 @@ class Verdict:
 
 
 def judged(space: Space, metrics: Mapping[str, float]) -> Verdict:
-    """Metrics by the objectives and limits of a space; a limit that has no value does not hold."""
+    """Judge metrics by the objectives and limits of a space; an undefined limit counts as exceeded."""
     if missing := [name for name in space.objectives if name not in metrics]:
         return Verdict(reason=f"has no value of the objective {', '.join(missing)}")
     found = Verdict(TrialState.COMPLETE, [metrics[name] for name in space.objectives])
@@ -215,7 +214,7 @@ def judged(space: Space, metrics: Mapping[str, float]) -> Verdict:
 
 
 def nearest(points: list[Point], space: Space) -> Nearest | None:
-    """The point with the least excess over all limits, each as a share; None where a point holds them all."""
+    """The point with the least total excess over limits, as fractions; None if a point is within all."""
     verdicts = {p.number: judged(space, p.metrics) for p in points if p.state is State.INFEASIBLE}
     if not verdicts or any(p.state is State.COMPLETE for p in points):
         return None
@@ -224,14 +223,14 @@ def nearest(points: list[Point], space: Space) -> Nearest | None:
 
 
 def fields_of(config: MachineConfig) -> dict[str, Any]:
-    """All fields of a machine, its grid by name."""
+    """All fields of a machine, with its fabric by name."""
     values = config.as_dict()
     del values["name"]
     return values | {"cgra": NO_GRID if config.cgra is None else config.cgra.name}
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown, whether or not it is one."""
+    """A URL that is safe to show, whether or not it is valid."""
     return _PASSWORD.sub(r"\1***@", url)
 
 
@@ -243,11 +242,11 @@ def open_study(
     note: Callable[[str], None] = lambda text: None,
     needed: Collection[int] = (),
 ) -> Kept:
-    """The study of a name in a database, made if it is not there, judged anew if objectives or limits differ.
+    """Open the named study, created if missing, and judged again if objectives or limits changed.
 
-    `made_from` are fingerprints of all that metrics depend on; `needed` are points that must be there. Raises
-    `InputError` for a database that cannot be reached, a study that was made from something else or lacks
-    these points, and one that another exploration is using.
+    `made_from` are fingerprints of everything that metrics depend on; `needed` are points that must exist.
+    Raises `InputError` if the database cannot be reached, if the study was made from something else or lacks
+    these points, and if another exploration uses it.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     parsed = _url(url)
@@ -291,7 +290,7 @@ def _url(url: str) -> sqlalchemy.URL:
     try:
         parsed = make_url(url)
         url.encode()
-    except (SQLAlchemyError, ValueError):  # a port that is no number, text that is no Unicode
+    except (SQLAlchemyError, ValueError):  # a port that is no number, text that is not Unicode
         raise InputError(
             "--storage must be a URL such as sqlite:///study.db or postgresql://user@host/base, "
             f"not {without_password(url)!a}"
@@ -324,7 +323,7 @@ def _storage(url: sqlalchemy.URL, shown: str) -> optuna.storages.RDBStorage:
     except StorageError:
         raise
     except (RuntimeError, TypeError, ValueError) as error:
-        # A database of another version of optuna, and options in the URL that the driver does not take.
+        # A database of another optuna version, or URL options that the driver does not accept.
         raise InputError(f"--storage {shown}: {error}") from None
 
 
@@ -335,7 +334,7 @@ def _take(
     name: str,
     shown: str,
 ) -> None:
-    """Keep all others from the study until the lock is closed, or this process ends in whatever way."""
+    """Lock the study until `lock` is closed or this process ends in any way."""
     used = InputError(f"--storage {shown}: another exploration is using study {name!r}")
     kind = url.get_backend_name()
     if kind == "sqlite":
@@ -381,7 +380,7 @@ def _created(storage: optuna.storages.RDBStorage, name: str, space: Space) -> op
     directions = [optuna.study.StudyDirection[how.upper()] for how in space.objectives.values()]
     study = optuna.create_study(storage=storage, study_name=name, directions=directions)
     with warnings.catch_warnings():
-        # The dashboard shows these names; optuna calls that experimental since 3.2.
+        # The dashboard shows these names; optuna calls them experimental since 3.2.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(space.objectives))
     study.set_user_attr(_JUDGED_BY, _judged_by(space))
@@ -391,7 +390,7 @@ def _created(storage: optuna.storages.RDBStorage, name: str, space: Space) -> op
 def _judged_anew(
     study: optuna.Study, storage: optuna.storages.RDBStorage, space: Space, note: Callable[[str], None]
 ) -> optuna.Study:
-    """The study with all its points, judged by other objectives and limits, in place of what it was."""
+    """Judge all points of a study by other objectives and limits, and replace the study."""
     trials = study.get_trials()
     made = _created(storage, study.study_name + _ANEW, space)
     for key, value in study.user_attrs.items():
@@ -409,7 +408,7 @@ def _judged_anew(
 def _trial_judged_anew(trial: FrozenTrial, space: Space) -> FrozenTrial:
     held = json.loads(trial.system_attrs.get(_KEY, "{}"))
     if trial.state.is_finished() and "metrics" not in held:
-        return trial  # refused or failed, whatever is wanted
+        return trial  # refused or failed under any limits
     made = copy.copy(trial)
     made.system_attrs = {k: v for k, v in trial.system_attrs.items() if not k.startswith(_LIMIT)}
     made.user_attrs = {k: v for k, v in trial.user_attrs.items() if k != "reason"}
@@ -422,9 +421,9 @@ def _trial_judged_anew(trial: FrozenTrial, space: Space) -> FrozenTrial:
 
 
 def _finish_exchange(storage: optuna.storages.RDBStorage, name: str) -> None:
-    """Give a study that was judged anew its name; what came of an interruption before that is dropped.
+    """Give a study that was judged again its final name; drop one whose judging was interrupted.
 
-    The old study goes when the new one is whole: the new one is not while the old one is there.
+    The old study is deleted only once the new one is complete. So while both exist, the new one is not.
     """
     names = optuna.get_all_study_names(storage)
     if name + _ANEW in names and name in names:
@@ -438,7 +437,7 @@ def _finish_exchange(storage: optuna.storages.RDBStorage, name: str) -> None:
 
 @contextlib.contextmanager
 def storage_errors(shown: str) -> Iterator[None]:
-    """Errors of a database as `StorageError`; a signal waits until the database has answered."""
+    """Turn database errors into `StorageError`; a signal waits until the database has answered."""
     try:
         with processes.held():
             yield

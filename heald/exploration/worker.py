@@ -1,7 +1,7 @@
-"""The side of an exploration that evaluates: what a process loads once, and one task for each point.
+"""The evaluating side of an exploration: loads the models once per process, and runs one task per point.
 
-What a task gives tells apart what a point is to blame for and what it is not, so that a full disk never
-becomes a refused point.
+A task's answer separates the point's own failures from those of its surroundings, so a full disk never turns
+into a refused point.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from sw.kernels import mappings
 
 
 class WorkerLostError(Exception):
-    """The worker of a point is gone; others, and a new one in its place, go on."""
+    """The worker of a point is gone; others, and a replacement, go on."""
 
 
 class ClusterLostError(Exception):
-    """Nobody is left to evaluate points."""
+    """No workers are left to evaluate points."""
 
 
-#: Packages and modules that decide what a point comes to.
+#: Packages and modules that affect the result of a point.
 _OF_HEALD = ("exploration", "partition.py", "problems.py", "sources.py")
 _DECISIVE = ("hw", "sw", "cosim", *(f"heald/{name}" for name in _OF_HEALD))
-#: What lies in them and only talks to machines or proves things of them.
+#: Their subpackages that only talk to machines or prove properties of them.
 _ASIDE = ("bus", "device", "formal")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task gives: an evaluation, or why there is none.
+    """The result of a task: an evaluation, or why there is none.
 
-    `refused` is the compiler's reason, `failed` an error of Heald or of synthesis; `hindered` tells of the
-    worker's surroundings, such as a full disk: the point is as open as before.
+    `refused` is the compiler's reason, `failed` an error of Heald or of synthesis. `hindered` is a problem of
+    the worker's surroundings, such as a full disk; the point stays open.
     """
 
     evaluation: Evaluation | None = None
@@ -63,34 +63,34 @@ class Answer:
     hindered: str | None = None
 
 
-#: Workloads and their models as read, by name; a cluster's process may work for several explorations.
+#: Workloads with their loaded models, by name; a cluster's process may serve several explorations.
 _loaded: dict[str, tuple[Workload, tuple[LoadedModel, ...]]] = {}
-#: The compiler switches the garbage collector, which belongs to the process: one point at a time.
+#: The compiler switches the process's garbage collector, so points are evaluated one at a time.
 _turn = threading.Lock()
 
 
 @functools.cache
 def compiler() -> str:
-    """A fingerprint of all sources that decide what a point comes to."""
+    """A fingerprint of all sources that affect the result of a point."""
     places = {name: name.split("/") for name in _DECISIVE}
     found = {name: resources.files(first).joinpath(*rest) for name, (first, *rest) in places.items()}
     return fingerprint(text for name, item in found.items() for text in sources(item, name, _ASIDE))
 
 
 def load(name: str, workload: Workload) -> None:
-    """Read the models of a workload, which tasks then call by its name. Raises `InputError`."""
+    """Read the models of a workload, which tasks then refer to by name. Raises `InputError`."""
     _loaded[name] = workload, tuple(map(load_model, workload.models))
 
 
-#: Bytes of what a process of a pool says that it does, and where it says so.
+#: Bytes of a pool process's status line, and where it writes it.
 LINE = 160
 _said: Any = SimpleNamespace(value=b"")
 
 
 def start(name: str, workload: Workload, said: Any) -> None:
-    """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone.
+    """Prepare a process of a pool: it ignores interrupts, and ends when its parent is gone.
 
-    `said` is memory that it shares with its parent.
+    `said` is memory shared with the parent.
     """
     global _said
     _said = said
@@ -101,7 +101,7 @@ def start(name: str, workload: Workload, said: Any) -> None:
 
 
 def _idle(number: int) -> None:
-    """End the process at once, unless a point is evaluated: that tidies up, and its pool ends the process."""
+    """End the process now, unless a point is being evaluated: that cleans up, and the pool ends it."""
     if not _turn.locked():
         os._exit(128 + number)
 
@@ -112,7 +112,7 @@ def _end_with_parent() -> None:
         parent.join()
         if not _turn.acquire(blocking=False):
             os.kill(os.getpid(), signal.SIGTERM)
-            # The point tidies up; a signal that was lost comes again.
+            # The point cleans up; a lost signal is sent again.
             _turn.acquire(timeout=processes.AGAIN + processes.TIDYING)
         os._exit(1)
 
@@ -127,7 +127,8 @@ def run(name: str, config: MachineConfig) -> Answer:
             _say("")
             return Answer(evaluate(models, config, workload))
         except InputError as error:
-            # What could not be read or written is no matter of the machine (`hw.cache.unwritable`).
+            # Files that cannot be read or written have nothing to do with the machine
+            # (`hw.cache.unwritable`).
             if _from_surroundings(error):
                 return Answer(hindered=str(error))
             return Answer(refused=str(error))
@@ -136,7 +137,7 @@ def run(name: str, config: MachineConfig) -> Answer:
         except (CheckError, SynthesisError) as error:
             return Answer(failed=str(error))
         except Exception as error:
-            # One point in which Heald itself fails must not end an exploration of thousands.
+            # An internal error of Heald on one point must not end an exploration of thousands.
             return Answer(failed=f"internal error: {type(error).__name__}: {error}")
 
 

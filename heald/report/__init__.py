@@ -1,1 +1,1 @@
-"""Tables, pages and headers for people and programs."""
+"""Tables and pages for users, and headers for programs."""

@@ -1,4 +1,4 @@
-"""Tables for people on standard output."""
+"""Tables on standard output."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from rich.table import Table
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what a reader means who went away."""
+    """A console that lets its caller handle a broken pipe."""
 
     def on_broken_pipe(self) -> None:
-        """Raise the `BrokenPipeError`, for which this is called, instead of ending the process."""
+        """Re-raise the `BrokenPipeError` instead of ending the process."""
         raise
 
 
 def stdout(width: int = 160) -> Console:
-    """Standard output, of so many characters where it is no terminal."""
+    """A console on standard output; `width` applies if it is not a terminal."""
     found = _Console()
     return found if found.is_terminal else _Console(width=width)
 

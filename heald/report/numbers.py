@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers formatted for readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def bytes_text(count: int) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number of about four digits, or all before the point of one below 10^12."""
+    """A number to about four digits; below 10^12, all digits before the point."""
     size = abs(value)
     if 1000 <= size < 1e12:
         return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Tables of runs for people: of a model or program, of a kernel on the grid."""
+"""Tables of runs on the terminal: of a model, a program, or a kernel of the CGRA."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from heald.run import Run
 from sw.graph.islands import told
 
 if TYPE_CHECKING:
-    # The mapper behind it takes time to import.
+    # This imports the mapper, which takes time.
     from heald.loops import KernelRun
 
 _BAR, _SHORT_BAR = 10, 5
-#: What the columns mean; docs/report.md tells more.
+#: Meaning of the columns; docs/report.md has more.
 _CAPTION = (
     "Cycles count from the end of the operators before, so they add up. The bottleneck is what most of them\n"
     "went to. Array busy is the share of its peak in them. Operators may start early: a bound may be above."
 )
-#: Tensors that differ from onnxruntime's which are shown behind the first.
+#: Maximum number of further tensors shown that differ from onnxruntime's.
 _MOST_TENSORS = 5
-#: Least width of a name in a narrow terminal.
+#: Minimum width of a name in a narrow terminal.
 _NAME = 10
-#: Reasons of operators of the host that are told.
+#: Maximum number of reasons shown for host operators.
 _REASONS = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_report(report: Run, console: Console) -> None:
-    """One row per program or operator, then what was verified and how fast."""
+    """Print a row per program or operator, then what was verified and how fast."""
     c = report.config
     console.print()
     console.print(
@@ -45,7 +45,7 @@ def print_report(report: Run, console: Console) -> None:
     )
     table = _operators(report) if isinstance(report, ModelRun) else _programs(report)
     if _least_width(table) > console.width:
-        # Rather lines that the terminal wraps than numbers that lack digits.
+        # Better lines wrapped by the terminal than numbers that lack digits.
         table.width = _least_width(table)
     console.print(table, crop=False)
     if isinstance(report, ModelRun):
@@ -59,7 +59,7 @@ def print_report(report: Run, console: Console) -> None:
 def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
     """A table with the columns that products and operators share; widths of names, kinds and bars."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
-    # These two may become narrower, the others may not.
+    # Only these two columns may shrink.
     table.add_column(first, "total", max_width=widths[0])
     table.add_column(second, max_width=widths[1])
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
@@ -72,14 +72,14 @@ def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int
 
 
 def _least_width(table: Table) -> int:
-    """The width in which all columns but the first two, which are names, are whole."""
+    """The minimum width at which all columns but the first two (names) are complete."""
     columns = [max(cell_len(str(c)) for c in (x.header, x.footer, *x.cells)) for x in table.columns]
     gaps = 2 * (len(columns) - 1)
     return sum(min(w, _NAME) for w in columns[:2]) + sum(columns[2:]) + gaps
 
 
 def _name(text: str) -> Text:
-    """A name, which ends in an ellipsis where it does not fit."""
+    """A name, which ends in an ellipsis if it does not fit."""
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
@@ -145,14 +145,14 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
 
 
 def _overwritten(report: Run) -> str:
-    """How many operators left no result to compare, for others took its memory."""
+    """How many results could not be compared because other tensors reused their memory."""
     ran = [o for o in report.operators if o.where == "machine"] if isinstance(report, ModelRun) else []
     gone = sum(o.same is None for o in ran)
     return f" ({gone} of {len(ran)} were overwritten by the end)" if gone else ""
 
 
 def _bar(share: float, length: int = _BAR) -> Text:
-    """A share as percent and bar."""
+    """A fraction as percent and bar."""
     eighths = round(min(max(share, 0.0), 1.0) * length * 8)
     whole, part = divmod(eighths, 8)
     bar = "█" * whole + (_EIGHTHS[part] if part else "")
@@ -215,7 +215,7 @@ def _configurations(report: ModelRun) -> list[str | Text]:
 
 
 def _beside(report: ModelRun) -> list[Text]:
-    """What became of the comparison with onnxruntime, and the tensors that differ beyond roundings."""
+    """The comparison with onnxruntime, and the tensors that differ by more than roundings."""
     found = report.compared
     if found is None:
         return []
@@ -241,12 +241,12 @@ def _hosts(report: Run) -> list[Text]:
 
 
 def _all(count: int, noun: str) -> str:
-    """How many things, all of which hold."""
+    """A count of things, all of which hold."""
     return f"the 1 {noun}" if count == 1 else f"all {count:,} {noun}s" if count else f"0 {noun}s"
 
 
 def print_kernel(run: KernelRun, console: Console) -> None:
-    """One row per configuration, then what was verified."""
+    """Print a row per configuration, then what was verified."""
     config, result = run.config, run.result
     assert config.cgra is not None
     fabric = config.cgra

@@ -1,6 +1,6 @@
-"""A picture of a tiling plan: how the matrices are cut and walked through, and what bounds the product.
+"""A picture of a tiling plan: how matrices are cut, the order of the pieces, and what bounds the product.
 
-One SVG of its own; lengths are pixels of a page 1200 wide, from its upper left corner.
+A single SVG; lengths are in pixels of a page 1200 wide, from its upper left corner.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sw.tiling.cost import kernel_cuts, times
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
-#: Width of the page, its margin, where the right half begins, from one line of text to the next.
+#: Page width, margin, start of the right half, and line height.
 _WIDTH, _MARGIN, _RIGHT, _LINE = 1200.0, 24.0, 690.0, 17.0
-#: Room for C with A beside it or B above it, the least side of a matrix, the least pixels of a piece.
+#: Room for C with A beside it or B above it, minimum side of a matrix, minimum size of a piece.
 _ROOM, _LEAST, _LEAST_PIECE = 470.0, 60.0, 9.0
-#: Pieces that are drawn where there are too many.
+#: Number of pieces drawn if there are too many.
 _FEW = 6
-#: Pixels of a character, as a rule.
+#: Typical pixels per character.
 _CHARACTER = 6.4
 _STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #1f2937; }
@@ -51,9 +51,9 @@ def picture(
 ) -> str:
     """The picture of a plan as SVG; the same plan gives the same text.
 
-    `predicted` are cycles and utilization on the real machine, a point of its own on the roofline; `stays`
-    tells of A and B whether all, a piece or nothing of them stays in its buffer ("all", "piece", ""), where
-    the plan alone does not.
+    `predicted` are cycles and utilization on the real machine, drawn as a separate point on the roofline.
+    `stays` overrides, for A and B, how much stays in the buffer ("all", "piece", ""), if the plan alone does
+    not say.
     """
     heading = textwrap.shorten("".join(c if c.isprintable() else "?" for c in " ".join(title.split())), 100)
     d = Drawing(_WIDTH, 0, f"Tiling plan: {heading}", [_STYLE])
@@ -75,7 +75,7 @@ def picture(
 
 
 def _lines(d: Drawing, x: float, y: float, width: float, texts: Sequence[str]) -> float:
-    """Texts in lines no wider than so many pixels, from baseline `y` down; returns the baseline after."""
+    """Draw texts in lines of limited width, from baseline `y` down; returns the baseline after them."""
     for line in (line for text in texts for line in textwrap.wrap(text, int(width / _CHARACTER))):
         d.text(x, y, line)
         y += _LINE
@@ -113,7 +113,7 @@ def _loops(p: TilingProblem, plan: TilingPlan) -> list[str]:
 
 
 def _remarks(p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str]) -> list[str]:
-    """A sentence about each matrix: its size, how often it is loaded, what of it stays."""
+    """A sentence about each matrix: its size, how often it is loaded, and what of it stays."""
     rows, columns, parts = min(plan.partition_m, p.m), min(plan.partition_n, p.n), -(-p.k // plan.partition_k)
     found = []
     for name, shape, loads, loaded, step, what in (
@@ -153,7 +153,7 @@ def _times(count: int) -> str:
 
 
 def _matrices(d: Drawing, p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str], top: float) -> float:
-    """A, B above and C beside it, as one multiplies by hand; returns where the drawing ends."""
+    """Draw A, B above C beside it, as multiplied by hand; returns the bottom of the drawing."""
     scale = (_ROOM - 2 * _LEAST) / (p.k + max(p.m, p.n))
     sizes = {"m": (p.m, plan.partition_m), "k": (p.k, plan.partition_k), "n": (p.n, plan.partition_n)}
     m, k, n = (_pieces(size, step, _LEAST + size * scale) for size, step in sizes.values())
@@ -190,7 +190,7 @@ def _matrices(d: Drawing, p: TilingProblem, plan: TilingPlan, stays: Mapping[str
 
 
 def _pieces(size: int, step: int, length: float) -> list[tuple[float, float]]:
-    """From where to where the pieces of an axis are drawn: to scale, or the first few and the last."""
+    """Start and end of an axis's drawn pieces: to scale, or the first few and the last."""
     count, width = -(-size // step), length * min(step, size) / size
     if count > _FEW and width < _LEAST_PIECE:
         width = length / (_FEW + 1)
@@ -199,7 +199,7 @@ def _pieces(size: int, step: int, length: float) -> list[tuple[float, float]]:
 
 
 def _walk(d: Drawing, x: float, y: float, axes: tuple[list[tuple[float, float]], ...], by_row: bool) -> None:
-    """The order in which pieces are worked on: an arrow per row or column of them."""
+    """Draw the order of the pieces: an arrow per row or column of them."""
     outer, inner = axes if by_row else axes[::-1]
     if len(outer) * len(inner) == 1:
         return
@@ -211,7 +211,7 @@ def _walk(d: Drawing, x: float, y: float, axes: tuple[list[tuple[float, float]],
 def _tiles(
     d: Drawing, p: TilingProblem, plan: TilingPlan, at: tuple[float, float], size: tuple[float, float]
 ) -> None:
-    """The inner tiles of the first piece of C, along axes where they are large enough to be seen."""
+    """Draw the inner tiles of the first piece of C, along axes where they are large enough."""
     (x, y), (height, width) = at, size
     across = height * plan.tile_m / min(plan.partition_m, p.m)
     down = width * plan.tile_n / min(plan.partition_n, p.n)
@@ -222,7 +222,7 @@ def _tiles(
 
 
 def what_stays(problem: TilingProblem, plan: TilingPlan, name: str) -> str:
-    """What of a matrix stays in its buffer while the other is used again: `all`, `piece` or nothing.
+    """How much of a matrix stays in its buffer while the other is reused: `all`, `piece` or nothing.
 
     C, or its piece, stays in the accumulator while K passes.
     """
@@ -244,7 +244,7 @@ def what_stays(problem: TilingProblem, plan: TilingPlan, name: str) -> str:
 def _roofline(
     d: Drawing, p: TilingProblem, plan: TilingPlan, predicted: tuple[float, float] | None, top: float
 ) -> float:
-    """What the array and the memories allow, and where the plan lies below it; returns where it ends."""
+    """Draw the limits of array and memories, and the plan's point; returns the bottom of the drawing."""
     macs, peak, once = p.m * p.n * p.k, float(p.macs_per_cycle), times(p)
     time = times(p, kernel_cuts(p, plan.partition_k))
     loaded, bytes_once = plan.bytes_a + plan.bytes_b, (p.m * p.k + p.pixels) * p.elem_bytes

@@ -1,7 +1,7 @@
-"""Pictures of a graph: a column per warp, instances from top to bottom, edges with their channels.
+"""Pictures of a dependence graph: a column per warp, instances from top to bottom, edges with channels.
 
-Data edges are drawn solid, resource edges dashed, throttles dotted, and what was dropped grey
-(docs/warps.md). DOT is laid out by Graphviz; SVG is laid out here.
+Data edges are solid, resource edges dashed, throttles dotted, and dropped edges grey (docs/warps.md).
+Graphviz lays out DOT; SVG is laid out here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from xml.sax.saxutils import escape
 from hw.errors import InputError
 from sw.warps.listing import ListedEdge
 
-#: Instances that a picture may have.
+#: Maximum number of instances in a picture.
 LARGEST = 2_000
-#: Pixels: a row, a box, a character, the gap between columns, and the margin around everything.
+#: Pixels: a row, a box, a character, the gap between columns, and the margin.
 _ROW, _HEIGHT, _CHARACTER, _GAP, _MARGIN = 46, 26, 7.5, 120, 24
-#: Colour and dashes by kind, in the order of the legend.
+#: Colour and dashes by kind, in the legend's order.
 _STYLES = {
     "control": ("#9aa5b1", ""),
     "data": ("#1f5fa8", ""),
@@ -37,7 +37,7 @@ _DOT = {
 
 @dataclass(frozen=True)
 class Arrow:
-    """An edge: its kind, and what is written on it."""
+    """An edge: its kind and its label."""
 
     source: str
     sink: str
@@ -47,7 +47,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Figure:
-    """Names by warp, each column in order, and arrows between them; `order` is that of all names."""
+    """Names by warp, each column in order, and arrows between them; `order` lists all names."""
 
     columns: Mapping[int, tuple[str, ...]]
     order: tuple[str, ...]
@@ -60,9 +60,9 @@ def figure(
     throttle: Iterable[tuple[str, str]] = (),
     channels: Mapping[str, int] | None = None,
 ) -> Figure:
-    """What is drawn of a graph; `nodes` are names and warps in sequential order.
+    """The figure of a graph; `nodes` are names and warps in sequential order.
 
-    Raises `InputError` for more than `LARGEST` of them.
+    Raises `InputError` for more than `LARGEST` nodes.
     """
     if len(nodes) > LARGEST:
         raise InputError(f"a picture must have at most {LARGEST:,} instances, not {len(nodes):,}")
@@ -82,7 +82,7 @@ def figure(
 
 
 def to_dot(drawn: Figure) -> str:
-    """The figure in Graphviz' language."""
+    """The figure in Graphviz's DOT language."""
     lines = ["digraph warps {", "  rankdir=TB;", '  node [shape=box, fontname="sans-serif", height=0.3];']
     for warp, names in drawn.columns.items():
         lines += [f"  subgraph cluster_{warp} {{", f'    label="warp {warp}";']
@@ -96,7 +96,7 @@ def to_dot(drawn: Figure) -> str:
 
 
 def to_svg(drawn: Figure) -> str:
-    """The figure as SVG: a row holds what can happen side by side."""
+    """The figure as SVG: a row holds what can happen at the same time."""
     rows = _rows(drawn)
     left, widths = _columns(drawn)
     warp_of = {name: warp for warp, names in drawn.columns.items() for name in names}
@@ -112,7 +112,7 @@ def to_svg(drawn: Figure) -> str:
     def middle(name: str) -> float:
         return top + _ROW * rows[name] + _HEIGHT / 2
 
-    # Greys first, so that they lie below.
+    # Grey edges first, so they lie below.
     texts: list[str] = []
     for arrow in sorted(drawn.arrows, key=lambda a: (a.kind != "control", a.kind != "dropped")):
         ends = [(left[warp_of[n]], widths[warp_of[n]], middle(n)) for n in (arrow.source, arrow.sink)]
@@ -159,7 +159,7 @@ def to_svg(drawn: Figure) -> str:
 
 
 def _rows(drawn: Figure) -> dict[str, int]:
-    """A row for every name: below what it waits for, or beside it for data."""
+    """A row for every name: beside the sources of its data edges, below those of other edges."""
     place = {name: n for n, name in enumerate(drawn.order)}
     into: dict[str, list[tuple[str, int]]] = {name: [] for name in drawn.order}
     for a in drawn.arrows:
@@ -186,18 +186,18 @@ _Box = tuple[float, float, float]
 
 
 def _path(arrow: Arrow, source: _Box, sink: _Box) -> tuple[str, tuple[float, float]]:
-    """The line of an arrow between two boxes (left, width, middle), and where its text goes."""
+    """The line of an arrow between two boxes (left, width, middle), and its label's position."""
     (x0, width0, y0), (x1, width1, y1) = source, sink
     if arrow.kind == "control":
         x = x0 + width0 / 2
         return f"M{x:g} {y0 + _HEIGHT / 2:g}V{y1 - _HEIGHT / 2:g}", (x, y0)
-    # Away from the middle of the side, so that what comes in and what goes out keep apart.
+    # Off the middle of the side, to keep incoming and outgoing arrows apart.
     shift = 0 if arrow.kind == "data" else 5
     start, end = (x0 + width0, x1) if x1 > x0 else (x0, x1 + width1)
     y0, y1 = y0 + shift, y1 - shift if y1 > y0 else y1 + shift
     bend = (end - start) / 2
     path = f"M{start:g} {y0:g}C{start + bend:g} {y0:g} {end - bend:g} {y1:g} {end:g} {y1:g}"
-    # A third of the way along the curve.
+    # Where the label goes: a third of the way along the curve.
     t = 0.3
     weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
     points = ((start, y0), (start + bend, y0), (end - bend, y1), (end, y1))

@@ -1,4 +1,4 @@
-"""The report of an exploration as one HTML page that needs nothing else (docs/explore_report.md)."""
+"""The report of an exploration as one self-contained HTML page (docs/explore_report.md)."""
 
 from heald.report.explore.render import page
 

@@ -1,4 +1,4 @@
-"""What the page knows of an exploration: columns, one entry per point, and what they mean."""
+"""Data of the exploration page: columns, one entry per point, and their meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = tuple(state.value for state in State)
 def columns(
     found: Exploration, causes: Sequence[Cause], lists: Sequence[Operators], grids: Mapping[str, Fabric]
 ) -> dict[str, Any]:
-    """All that the scripts of the page need, except the operators of the points, as JSON values."""
+    """Everything that the page's scripts need as JSON values, except the points' operators."""
     points = found.points
     metrics = shown(found)
     place = {number: i for i, cause in enumerate(causes) for number in cause.numbers}
@@ -63,7 +63,7 @@ def columns(
 
 
 def _machines(found: Exploration, grids: Mapping[str, Fabric]) -> dict[str, Any]:
-    """The fields of all machines: `fixed` those that are the same in all, `varying` one entry per point."""
+    """The fields of all machines: `fixed` ones are equal in all, `varying` ones have an entry per point."""
     names = [n for n in FIELDS if n != "name"]
     held = [p.hw for p in found.points]
     fixed: dict[str, Any] = {}
@@ -80,11 +80,11 @@ def _machines(found: Exploration, grids: Mapping[str, Fabric]) -> dict[str, Any]
 
 
 def _grid(name: str, grids: Mapping[str, Fabric]) -> dict[str, str]:
-    """A grid as `toml`, or as the `name` by which it is loaded; `unknown` where it is neither."""
+    """A fabric as `toml`, or as the `name` that loads it; `unknown` if it is neither."""
     if name in grids:
         return {"toml": fabrics.to_toml(grids[name])}
     try:
-        # A path is seen from the directory of the space, which the page does not know.
+        # Paths are relative to the space's directory, which the page does not know.
         if PurePath(name).name == name and not name.endswith(".toml") and fabrics.load(name).name == name:
             return {"name": name}
     except InputError:
@@ -101,13 +101,13 @@ def shown(found: Exploration) -> dict[str, Metric]:
 
 
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
-#: The states that have reasons, in the order in which they are told.
+#: The states that have reasons, in the order in which they are shown.
 WITHOUT = (State.REFUSED, State.FAILED, State.INFEASIBLE)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Points with one reason, numbers aside: its first wording, and the points by number."""
+    """Points with the same reason up to numbers: its first wording, and the points by number."""
 
     state: State
     example: str
@@ -116,7 +116,7 @@ class Cause:
 
 
 def causes(found: Exploration) -> list[Cause]:
-    """All causes, by state, the most frequent first."""
+    """All causes, by state, most frequent first."""
     groups: dict[tuple[State, str], list[tuple[int, str]]] = {}
     for point in found.points:
         if point.state in WITHOUT:
@@ -129,14 +129,14 @@ def causes(found: Exploration) -> list[Cause]:
     return sorted(made, key=lambda c: (WITHOUT.index(c.state), -len(c.numbers), c.numbers[0]))
 
 
-#: Points of a group: deflate finds what they have in common, and one is unpacked in milliseconds.
+#: Points per group: deflate finds what they have in common, and unpacks one in milliseconds.
 GROUP = 64
 #: Names, kinds and places of a model's operators, which most points share.
 Operators = tuple[tuple[str, str, str], ...]
 
 
 def packed(found: Exploration) -> tuple[list[Operators], list[str]]:
-    """The different lists of operators, and the points in groups of `GROUP`, each as text for the page."""
+    """The distinct lists of operators, and the points in groups of `GROUP`, each packed as text."""
     lists: dict[Operators, int] = {}
     points = [[_model(model, lists) for model in point.models] for point in found.points]
     groups = [points[at : at + GROUP] for at in range(0, len(points), GROUP)]
@@ -144,7 +144,7 @@ def packed(found: Exploration) -> tuple[list[Operators], list[str]]:
 
 
 def _model(model: ModelMetrics, lists: dict[Operators, int]) -> dict[str, Any]:
-    """A model with its operators by column: columns that points have in common pack to almost nothing."""
+    """A model with its operators by column: columns that points share compress to almost nothing."""
     operators = model.operators
     key = tuple((o.name, o.op, o.where) for o in operators)
     resources = sorted({name for o in operators for name in o.bounds})

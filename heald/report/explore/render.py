@@ -1,4 +1,4 @@
-"""The page of an exploration: template, style and scripts of this folder filled with its results."""
+"""The exploration page: template, style and scripts of this folder, filled with results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SCRIPTS = (
 def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) -> str:
     """The page as text.
 
-    `grids` holds grids by the name that `Point.hw` gives; they then stand whole in the configurations that
-    the page exports. Without it they are named, which is enough for presets.
+    `grids` holds fabrics by their name in `Point.hw`; configurations exported by the page then include them
+    in full. Otherwise they are only named, which is enough for presets.
     """
     found = exploration
     reasons, counts = causes(found), Counter(p.state for p in found.points)
@@ -53,12 +53,12 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
 
 
 def _label(metric: str) -> str:
-    """What people call a metric."""
+    """The display name of a metric."""
     return METRICS[metric].label if metric in METRICS else metric
 
 
 def _influence(found: Exploration) -> list[dict[str, Any]]:
-    """For every parameter its share of each objective, the most influential first."""
+    """Each parameter's share of each objective, most influential first."""
     known = list(found.importance)
     rows = [
         {

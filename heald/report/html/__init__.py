@@ -1,1 +1,1 @@
-"""The report of a run as one HTML page that needs nothing else (docs/report.md)."""
+"""The report of a run as one self-contained HTML page (docs/report.md)."""

@@ -1,4 +1,4 @@
-"""What a report of a run shows: plain data, which adapters make and `render` draws."""
+"""The data of a run's report: plain data that adapters make and `render` draws."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sw.tiling.problem import TilingProblem
 class OperatorRow(Bounded):
     """One operator of a run.
 
-    `start` and `end` are cycles of the axis of the whole run (the runs of a report follow each other), `end`
-    excluded; operators may overlap. `cycles`, `causes` and `utilization` are those of all tables.
-    `macs` are multiply-accumulates on the array, `operations` those of the CGRA. `bounds` are lower bounds of
-    cycles by resource (a key of `RESOURCES`), `moved` bytes by memory port. `nodes` are the nodes of the
-    model that it stands for, `plan` says in a sentence why it is cut as it is. `fill` are the bytes that it
-    uses of memories on the chip (a key of `MEMORIES`).
+    `start` and `end` (exclusive) are cycles on the axis of the whole run, on which the runs of a report
+    follow each other; operators may overlap. `cycles`, `causes` and `utilization` are those of all tables.
+    `macs` are multiply-accumulates of the array, `operations` those of the CGRA. `bounds` are lower bounds of
+    cycles by resource (a key of `RESOURCES`), `moved` bytes by memory port. `nodes` are the model's nodes
+    that it implements. `plan` explains its tiling in a sentence. `fill` are the bytes used of on-chip
+    memories (a key of `MEMORIES`).
     """
 
     name: str
@@ -59,7 +59,7 @@ class OperatorRow(Bounded):
 class ProgramTimeline:
     """One job on model and RTL.
 
-    The operator (an index) of an instruction is `owners[warp, pc]`, else `owner`; None where it has none.
+    The operator (an index) of an instruction is `owners[warp, pc]`, else `owner`; None if it has none.
     """
 
     name: str
@@ -72,14 +72,14 @@ class ProgramTimeline:
 
     @property
     def cycles(self) -> int:
-        """The cycles that it takes on the axis of the whole run, in which prediction and observation fit."""
+        """The length of its section of the axis, which fits both prediction and observation."""
         last = [o.events[-1].cycle + 1 for o in (self.predicted, self.observed) if o.events]
         return max(self.predicted.cycles, self.observed.cycles, *last, 1)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A configuration of the grid: its mapping, the least II and what limits it."""
+    """A configuration of the CGRA: its mapping, the MII and what limits it."""
 
     name: str
     mapping: GridMapping
@@ -91,7 +91,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a product is cut. `predicted` and `stays` as `heald.report.tiling_plot.picture` takes them."""
+    """How a product is tiled. `predicted` and `stays` are passed to `heald.report.tiling_plot.picture`."""
 
     title: str
     problem: TilingProblem
@@ -103,7 +103,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """A tensor in memory: byte address and size, the operators (indices) from which to which it is needed."""
+    """A tensor in memory: byte address and size, and the first and last operator (indices) that need it."""
 
     name: str
     address: int
@@ -116,10 +116,10 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole run. `facts` are further lines for people, by name (simulator, seconds, seed).
+    """A whole run. `facts` are further lines for users, by name (simulator, seconds, seed).
 
-    `compared` is the comparison with onnxruntime, if there is one, `advice` what bounds the run. `fill` are
-    the bytes that are used of memories on the chip, `energy` is in pJ by component (`energy_source`).
+    `compared` is the comparison with onnxruntime, if any; `advice` says what bounds the run. `fill` are the
+    bytes used of on-chip memories. `energy` is in pJ by component (from `energy_source`).
     """
 
     title: str
@@ -140,15 +140,15 @@ class RunReport:
 
     @property
     def verified(self) -> bool:
-        """Whether all that was compared holds, and anything was."""
+        """Whether all comparisons hold, and there were any."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The cycle of the axis at which each run begins, then the end of the last."""
+        """The cycle on the axis at which each run begins, then the end of the last."""
         return (0, *itertools.accumulate(run.cycles for run in self.runs))
 
     @property
     def cycles(self) -> int:
-        """Cycles of the axis."""
+        """Length of the axis in cycles."""
         return self.starts[-1]

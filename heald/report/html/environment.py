@@ -1,4 +1,4 @@
-"""What all pages are made with: templates, files of a package as they are, JSON inside a page."""
+"""What all pages share: templates, files of a package, JSON inside a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from heald.report.numbers import bytes_text
 
-#: What a page may load: nothing from anywhere; its own pictures are made in it.
+#: A page may load nothing from elsewhere, only pictures that it makes itself.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -24,7 +24,7 @@ POLICY = (
 
 
 def file(package: str, name: str) -> Markup:
-    """A file of a package as it is."""
+    """A file of a package, unescaped."""
     return Markup(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
@@ -34,7 +34,7 @@ def compact(value: Any) -> str:
 
 
 def as_json(value: Any) -> Markup:
-    """A value as JSON that cannot end the script element that it stands in."""
+    """A value as JSON that cannot close the script element around it."""
     words = compact(value)
     return Markup(words.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
@@ -68,8 +68,8 @@ _LEVEL = 9
 def pack(columns: Sequence[np.ndarray]) -> str:
     """Columns as base64 of deflate (zlib).
 
-    Of each column come the lowest bytes of all numbers first, then the next, four times. Numbers are taken
-    modulo 2^32. The browser inflates them with `DecompressionStream("deflate")`.
+    For each column, the lowest bytes of all numbers come first, then the next, four times in all. Numbers are
+    taken modulo 2^32. The browser inflates them with `DecompressionStream("deflate")`.
     """
     planes = [_planes(column) for column in columns]
     return text(b"".join(planes))
@@ -86,5 +86,5 @@ def _planes(column: np.ndarray) -> bytes:
 
 
 def differences(values: np.ndarray) -> np.ndarray:
-    """The first value, then what each adds to the one before it."""
+    """The first value, then the difference of each value from the one before."""
     return np.diff(values, prepend=np.zeros(1, values.dtype))

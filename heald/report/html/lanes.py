@@ -1,4 +1,4 @@
-"""The lanes of the timeline: those of `cosim.lanes` with the operands of engine operations, on one axis."""
+"""The lanes of the timeline: those of `cosim.lanes`, plus operands of engine operations, on one axis."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hw.config import MachineConfig
 
 @dataclass
 class Operands:
-    """Operand values of the engine operations of each warp, in the order of issue.
+    """Operand values of each warp's engine operations, in issue order.
 
-    `values[warp]` has shape (n, 4), `parameters[warp]` (n,) are numbers in `table` of parameter values.
+    `values[warp]` has shape (n, 4); `parameters[warp]` (n,) are indices into `table` of parameter values.
     """
 
     values: dict[int, np.ndarray] = field(default_factory=dict)
@@ -28,9 +28,9 @@ class Operands:
 
 
 def operands_of(config: MachineConfig, run: ProgramTimeline, table: dict[tuple[int, ...], int]) -> Operands:
-    """What the registers and parameters hold whenever an engine operation issues.
+    """Values of registers and parameters at each issue of an engine operation.
 
-    They depend on the program of the warp alone, so each is executed without its waits and signals.
+    They depend only on the warp's own program, so each is executed without its waits and signals.
     """
     counts: dict[int, int] = {}
     for outcome in (run.predicted, run.observed):
@@ -50,7 +50,7 @@ def operands_of(config: MachineConfig, run: ProgramTimeline, table: dict[tuple[i
 def _execute(
     config: MachineConfig, job: Job, number: int, most: int, table: dict[tuple[int, ...], int]
 ) -> tuple[list[list[int]], list[int]]:
-    """Operand values and parameters of at most so many operations of a warp."""
+    """Operand values and parameters of at most `most` operations of a warp."""
     code = [
         (NOP, guard, sense, 0, 0, 0, turns, None) if kind in (WAIT, SIGNAL)
         else (kind, guard, sense, a, b, c, turns, extra)
@@ -64,7 +64,7 @@ def _execute(
         if warp.stop is Stop.TURN:
             warp.start()
             continue
-        # Only operations of engines hold it: waits and signals are away.
+        # Only engine operations hold it: waits and signals were removed.
         _, name, registers, _ = warp.held[-1]
         rows.append([warp.registers[r] & 0xFFFFFFFF for r in registers])
         own = tuple(warp.parameters[isa.PARAMETERS[p].index] for p in isa.INSTRUCTIONS[name].parameters)
@@ -84,7 +84,7 @@ COLUMNS = {
 
 
 def joined(runs: Sequence[Lanes]) -> Lanes:
-    """Lanes of runs one after the other."""
+    """The lanes of successive runs, joined."""
     parts: dict[LaneName, list[Columns]] = {}
     for name, columns in ((name, columns) for lanes in runs for name, columns in lanes.items()):
         parts.setdefault(name, []).append(columns)
@@ -95,7 +95,7 @@ def joined(runs: Sequence[Lanes]) -> Lanes:
 
 
 def run_lanes(program: Program, operands: Operands, outcome: Outcome, start: int, first: int) -> Lanes:
-    """The lanes of one outcome whose cycle 0 is cycle `start` of the axis, with operands of operations.
+    """The lanes of one outcome, with cycle 0 at `start` on the axis, and with operands of operations.
 
     `first` is where its program begins in the table of all instructions.
     """
@@ -112,7 +112,7 @@ def run_lanes(program: Program, operands: Operands, outcome: Outcome, start: int
 
 
 def _operands(operands: Operands, warp: np.ndarray, ordinal: np.ndarray) -> Columns:
-    """Operand values of operations; -1 as the number of parameters where there is none."""
+    """Operand values of operations; the parameters' index is -1 if there are none."""
     values = np.zeros((len(warp), 4), np.int64)
     parameters = np.full(len(warp), -1)
     for number, rows in operands.values.items():
@@ -123,12 +123,12 @@ def _operands(operands: Operands, warp: np.ndarray, ordinal: np.ndarray) -> Colu
 
 
 def equal(one: Columns | None, other: Columns | None) -> bool:
-    """Whether two lanes hold the same."""
+    """Whether two lanes are equal."""
     return one is not None and other is not None and not different(one, other)
 
 
 def different(one: Columns | None, other: Columns | None) -> int:
-    """How many of two lanes' entries differ, the n-th compared with the n-th."""
+    """Number of differing entries of two lanes, compared in order."""
     if one is None or other is None:
         return sum(len(next(iter(lane.values()))) for lane in (one, other) if lane is not None)
     counts = [len(next(iter(lane.values()))) for lane in (one, other)]

@@ -1,4 +1,4 @@
-"""The memory map: tensors over addresses and over the operators that need them."""
+"""The memory map: tensors by address, and by the operators that need them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heald.report.html.svg import CHARACTER, Drawing, shortened
 from heald.report.numbers import bytes_text
 
 _WIDTH, _LEFT, _STRIP, _TOP, _BOTTOM = 860.0, 128.0, 16.0, 30.0, 14.0
-#: Styles of kinds, in the order in which they occur; each has a colour and a pattern.
+#: Styles of kinds, in order of appearance; each has a colour and a pattern.
 _STYLES = 5
 
 
@@ -23,7 +23,7 @@ def kinds(report: RunReport) -> dict[str, int]:
 
 
 class Heights:
-    """Pixels of addresses: pieces between borders grow with the logarithm of their size."""
+    """Maps addresses to pixels: pieces between borders grow with the logarithm of their size."""
 
     def __init__(self, tensors: tuple[TensorRow, ...], top: float):
         changes: Counter[int] = Counter()
@@ -41,7 +41,7 @@ class Heights:
         self.places = list(itertools.accumulate((h * scale for h in heights), initial=top))
 
     def at(self, address: int) -> float:
-        """Where a border is."""
+        """The pixel of a border."""
         return self.places[bisect_right(self.borders, address) - 1]
 
 

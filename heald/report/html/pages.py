@@ -1,4 +1,4 @@
-"""Pages of results: what they show of a tile program, a model, a kernel on the grid."""
+"""Builds report pages from results of tile programs, models, and kernels of the CGRA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cosim.session.usage import fill, operations
 from heald.report.html.data import Kernel, OperatorRow, ProgramTimeline, RunReport, TensorRow, Tiling
 
 if TYPE_CHECKING:
-    # The mapper behind it takes time to import.
+    # This imports the mapper, which takes time.
     from cosim.session.kernel import KernelResult
     from cosim.session.machine_program import KernelFacts
 
@@ -112,7 +112,7 @@ def of_model(
         fill=fills,
         energy=energies,
         energy_source=table.source,
-        # Those that were read from a directory have no mapping.
+        # Configurations read from a directory have no mapping.
         kernels=tuple(
             Kernel(
                 k.name,
@@ -157,7 +157,7 @@ def _operator(operator: OperatorResult) -> OperatorRow:
 
 
 def _tensors(run: ProgramRun, rows: Sequence[int]) -> Iterable[TensorRow]:
-    """The tensors of a program whose operators are those rows."""
+    """The tensors of a program whose operators have these rows."""
     last = len(rows) - 1
     for name, home in run.program.homes.items():
         ends = rows[min(max(home.first, 0), last)], rows[min(home.last, last)]

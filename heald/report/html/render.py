@@ -1,4 +1,4 @@
-"""The page: template, style and scripts of this folder filled with a report."""
+"""The page of a run: template, style and scripts of this folder, filled with a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sw.cgra.draw import panel
 
 _PACKAGE = "heald.report.html"
 SCRIPTS = ("packed.js", "lanes.js", "painter.js", "export.js", "timeline.js", "page.js")
-#: Components of the energy, for people (`cosim.energy.energy`).
+#: Display names of energy components (`cosim.energy.energy`).
 ENERGY = {
     "memory": "memory outside of the chip",
     **{"buffer_a": "input buffer A", "buffer_b": "input buffer B", "accumulator": "accumulator"},
@@ -35,7 +35,7 @@ ENERGY = {
 
 
 def write(report: RunReport, path: Path) -> None:
-    """Write the page, whole or not at all; raises `InputError` for a file that cannot be written."""
+    """Write the page atomically; raises `InputError` if the file cannot be written."""
     write_text(path, render(report))
 
 
@@ -77,7 +77,7 @@ def render(report: RunReport) -> str:
 
 
 def _held(report: RunReport) -> Counter[str]:
-    """Bytes of tensors by their kind."""
+    """Bytes of tensors by kind."""
     found: Counter[str] = Counter()
     for tensor in report.tensors:
         found[tensor.kind] += tensor.size
@@ -85,7 +85,7 @@ def _held(report: RunReport) -> Counter[str]:
 
 
 def _chip(report: RunReport) -> list[dict[str, Any]]:
-    """Memories on the chip: size, bytes that are used, and the operator that uses most."""
+    """On-chip memories: size, bytes used, and the operator that uses most."""
     found = []
     for key, size in capacity(report.config).items():
         most = max(report.operators, key=lambda o: o.fill.get(key, 0), default=None)
@@ -96,7 +96,7 @@ def _chip(report: RunReport) -> list[dict[str, Any]]:
 
 
 def _machine(report: RunReport) -> list[tuple[str, str, str]]:
-    """Name, value and meaning of the fields of the machine."""
+    """Name, value and meaning of the machine's fields."""
     config = report.config
     found = []
     for name, field in FIELDS.items():
@@ -110,13 +110,13 @@ def _machine(report: RunReport) -> list[tuple[str, str, str]]:
 
 
 def _ports(report: RunReport) -> list[tuple[str, int, int, int]]:
-    """Name, width, bandwidth and latency of the memories behind the ports."""
+    """Name, width, bandwidth and latency of each memory port."""
     ports = report.settings.ports
     return [(RESOURCES[p], ports[p].width, ports[p].bandwidth, ports[p].latency) for p in PORTS]
 
 
 def mappings(report: RunReport) -> list[dict[str, Any]]:
-    """For every kernel what stands beside its drawing, and the drawings of its contexts, packed."""
+    """For every kernel, the text beside its drawing, and the packed drawings of its contexts."""
     return [_mapping(kernel) for kernel in report.kernels]
 
 
@@ -148,7 +148,7 @@ def _mapping(kernel: Kernel) -> dict[str, Any]:
 
 
 def tilings(report: RunReport) -> list[dict[str, Any]]:
-    """For every tiling its title, reason, operators, and its picture, packed."""
+    """For every tiling, its title, reason and operators, and its packed picture."""
     return [
         {
             "title": t.title,

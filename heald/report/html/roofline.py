@@ -1,4 +1,4 @@
-"""The roofline of a machine: peaks of array and grid, what the memory ports deliver, operators as points."""
+"""The roofline of a machine: peaks of array and CGRA, bandwidth of the ports, operators as points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 82.0, 16.0, 22.0, 
 
 @dataclass(frozen=True)
 class Point:
-    """An operator: its number in the table, what it does per byte and per cycle, and could do per cycle."""
+    """An operator: its number in the table, operations per byte and per cycle, and bound per cycle."""
 
     number: int
     operator: OperatorRow
@@ -26,7 +26,7 @@ class Point:
 
     @property
     def shape(self) -> str:
-        """Circles are the array's, diamonds the grid's."""
+        """Circles for the array, diamonds for the CGRA."""
         return "circle" if self.operator.macs else "diamond"
 
 
@@ -42,7 +42,7 @@ def points(report: RunReport) -> list[Point]:
 
 
 def roofline(report: RunReport) -> str:
-    """The picture as SVG, with what its lines are below it."""
+    """The picture as SVG, with a legend of its lines below."""
     found, lines = points(report), _lines(report)
     rates, peaks = ([line.value for line in lines if line.slope is slope] for slope in (True, False))
     ridge = max(peaks) / max(rates)
@@ -72,7 +72,7 @@ def roofline(report: RunReport) -> str:
     groups: dict[tuple[int, int], list[Point]] = defaultdict(list)
     for p in sorted(found, key=lambda p: -p.operator.cycles):
         groups[round(x.at(p.x) / 14), round(y.at(p.y) / 14)].append(p)
-    # Points on top of each other have one text; those of most cycles get theirs first.
+    # Points at the same place share a text; those with most cycles are placed first.
     for group in groups.values():
         first, numbers = group[0], _numbers(sorted(group, key=lambda p: p.number))
         for text in (f"{numbers} {shortened(first.operator.name, 24)}", numbers):
@@ -95,7 +95,7 @@ class _Line:
     style: str
 
     def ends(self, x: LogAxis, y: LogAxis, peak: float) -> list[tuple[float, float]]:
-        """Where it begins and ends: a slope at the highest peak."""
+        """Its end points; a slope ends at the highest peak."""
         if not self.slope:
             return [(x.start, y.at(self.value)), (x.end, y.at(self.value))]
         low = min(max(x.low, y.low / self.value), x.high)
@@ -104,7 +104,7 @@ class _Line:
 
 
 def _lines(report: RunReport) -> list[_Line]:
-    """Peaks of array and CGRA, what all ports together deliver, and each alone; equal ones share a line."""
+    """Peaks of array and CGRA, bandwidth of all ports together and of each; equal ones share a line."""
     config, each = report.config, report.settings.bandwidth
     lines = [
         _Line(config.macs_per_cycle, False, f"array: {config.macs_per_cycle:,} MACs per cycle", "roof array")
@@ -124,7 +124,7 @@ def _lines(report: RunReport) -> list[_Line]:
 
 
 def _numbers(group: list[Point]) -> str:
-    """The numbers of operators, runs of them as one."""
+    """The numbers of operators, with consecutive ones as a range."""
     parts: list[list[int]] = []
     for p in group:
         if parts and parts[-1][1] == p.number - 1:
@@ -136,7 +136,7 @@ def _numbers(group: list[Point]) -> str:
 
 
 def _around(x: float, y: float) -> tuple[float, float, float, float]:
-    """The box of a point."""
+    """The box around a point."""
     return x - 8, y - 8, x + 8, y + 8
 
 

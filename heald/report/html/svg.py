@@ -1,4 +1,4 @@
-"""Diagrams as SVG inside the page: their colours are the page's, so they follow light and dark."""
+"""SVG diagrams inside a page: they use the page's colours, so they follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from xml.sax.saxutils import escape, quoteattr
 
 from heald.report.numbers import number_text
 
-#: Pixels of a character of small texts: most fonts take fewer.
+#: Pixels per character of small text; most fonts need less.
 CHARACTER = 7.2
-#: Where a text may begin, seen from its point: beside it, then further away.
+#: Offsets of a text from its point, in order of preference.
 _NEAR = ((10, 4), (10, -8), (10, 16), (-10, 4), (-10, -8), (-10, 16), (0, -12), (0, 22))
 _FAR = [(dx, dy) for dy in (34, 50, 66, 82, -26, -42) for dx in (14, -14)]
 Box = tuple[float, float, float, float]
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """A text of at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @dataclass
 class Labels:
-    """Places small texts beside their points, inside of a box, where nothing is yet."""
+    """Places small texts beside their points, inside a box and without overlap."""
 
     inside: Box
     taken: list[Box] = field(default_factory=list)
 
     def place(self, x: float, y: float, text: str) -> tuple[float, float, str] | None:
-        """Where a text stands on its baseline, and its style; None without room around the point."""
+        """The text's baseline position and style; None if there is no room around the point."""
         width, height = len(text) * CHARACTER, 15.0
         for dx, dy in itertools.chain(_NEAR, _FAR):
             left = x + dx if dx > 0 else x + dx - width if dx else x - width / 2
@@ -50,7 +50,7 @@ class Labels:
 
 @dataclass
 class Drawing:
-    """Elements of a picture of a size in pixels."""
+    """Elements of a picture of a given size in pixels."""
 
     width: float
     height: float
@@ -58,23 +58,23 @@ class Drawing:
     parts: list[str] = field(default_factory=list)
 
     def line(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """A line through points."""
+        """Draw a line through points."""
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         self.parts.append(f'<path d="M{path}" class="{style}"/>')
 
     def box(self, x: float, y: float, width: float, height: float, style: str, title: str = "") -> None:
-        """A rectangle; its title is shown where a pointer rests on it."""
+        """Draw a rectangle; its title appears under the pointer."""
         inner = f"<title>{escape(title)}</title>" if title else ""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         self.parts.append(f'<rect {place} class="{style}">{inner}</rect>')
 
     def text(self, x: float, y: float, text: str, style: str = "", turn: float = 0) -> None:
-        """A line of text from its baseline."""
+        """Draw a line of text, given its baseline."""
         where = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{style}"{where}>{escape(text)}</text>')
 
     def mark(self, x: float, y: float, shape: str, title: str) -> None:
-        """A point: `circle` or `diamond`."""
+        """Draw a point: `circle` or `diamond`."""
         inner = f"<title>{escape(title)}</title>"
         if shape == "circle":
             self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" class="mark array">{inner}</circle>')
@@ -83,7 +83,7 @@ class Drawing:
             self.parts.append(f'<path d="{path}" class="mark grid">{inner}</path>')
 
     def axes(self, x: LogAxis, y: LogAxis, across: str, up: str) -> None:
-        """Lines and numbers at the ticks of two axes, and what the axes are."""
+        """Draw ticks with numbers on two axes, and the axes' titles."""
         for value, text in x.ticks:
             self.line([(x.at(value), y.start), (x.at(value), y.end)], "pale")
             self.text(x.at(value), y.start + 16, text, "middle small")
@@ -101,7 +101,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class LogAxis:
-    """Values from `low` to `high` on pixels from `start` to `end`, by their logarithms."""
+    """Maps values from `low` to `high` to pixels from `start` to `end`, logarithmically."""
 
     low: float
     high: float
@@ -110,17 +110,17 @@ class LogAxis:
 
     @staticmethod
     def around(values: Sequence[float], start: float, end: float, room: float = 1.6) -> LogAxis:
-        """An axis that has room beside the least and the greatest value."""
+        """An axis with room beyond the smallest and the largest value."""
         return LogAxis(min(values) / room, max(values) * room, start, end)
 
     def at(self, value: float) -> float:
-        """Where a value is, at most at the ends."""
+        """The pixel of a value, clipped to the ends."""
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Values with their texts: powers of ten, of two where these would be few."""
+        """Values with their texts: powers of ten, or powers of two if there would be few."""
         decades = math.log10(self.high / self.low)
         base = 10 if decades > 3 else 2
         first = math.ceil(math.log(self.low, base) - 1e-9)

@@ -14,13 +14,13 @@ from heald.report.html.lanes import COLUMNS, different, equal, joined, operands_
 from hw import isa
 from hw.assembly import disassemble_words
 
-#: Columns of a lane of engines that are told as differences to the operation before of the same instruction.
+#: Columns of engine lanes that are stored as differences from the instruction's previous operation.
 VALUES = ("value0", "value1", "value2", "value3", "parameters")
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """`lanes` of model and RTL; `description` and `columns` are what the page holds."""
+    """`lanes` of model and RTL; `description` and `columns` go into the page."""
 
     model: Lanes
     rtl: Lanes
@@ -34,7 +34,7 @@ class Timeline:
 
 
 def timeline(report: RunReport) -> Timeline:
-    """The timeline of all runs one after the other."""
+    """The timeline of all runs, one after the other."""
     model, rtl = list[Lanes](), list[Lanes]()
     instructions: dict[str, list[Any]] = {key: [] for key in ("text", "name", "warp", "pc", "operator")}
     table: dict[tuple[int, ...], int] = {}
@@ -68,7 +68,7 @@ def timeline(report: RunReport) -> Timeline:
 
 
 def _instructions(run: ProgramTimeline, program: Program) -> dict[str, list[Any]]:
-    """The rows of the table of instructions, in the order of `program.codes`."""
+    """The rows of the instruction table, in the order of `program.codes`."""
     rows: list[tuple[str, int, int, int | None]] = []
     for warp, words in sorted(run.job.programs.items()):
         texts = enumerate(disassemble_words(words))
@@ -96,7 +96,7 @@ def _divergence(report: RunReport) -> dict[str, Any] | None:
 
 
 def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np.ndarray, ...]]:
-    """Every lane with its sides: both where they differ, one where they are the same."""
+    """Every lane with its sides: both if they differ, one if they are equal."""
     lanes: list[dict[str, Any]] = []
     columns: list[np.ndarray] = []
     for name in sorted({*model, *rtl}):
@@ -106,7 +106,7 @@ def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np
         sides = []
         for side in (one,) if same else (one, other):
             given = dict.fromkeys(COLUMNS[kind], np.zeros(0, np.int64)) if side is None else side
-            # What the grid stored is told where it differs; there would be much of it.
+            # Values stored by the CGRA are many, so they are kept only where the sides differ.
             keys = [k for k in COLUMNS[kind] if not (kind == "grid" and k == "value" and same)]
             sides.append({"count": len(given[keys[0]]), "columns": keys})
             columns += _encoded(given, keys)
@@ -123,7 +123,7 @@ def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np
 
 
 def _encoded(lane: Columns, keys: list[str]) -> list[np.ndarray]:
-    """Small numbers: starts from the end before, ends and issues from the start, others from the last."""
+    """Small numbers: starts from the previous end, ends and issues from the start, others as steps."""
     made = []
     for key in keys:
         values = lane[key]
@@ -143,7 +143,7 @@ def _encoded(lane: Columns, keys: list[str]) -> list[np.ndarray]:
 
 
 def _per_instruction(values: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Differences to the value before of the same instruction, the first as it is."""
+    """Differences from the previous value of the same instruction; the first value stays."""
     order = np.argsort(code, kind="stable")
     sorted_values, sorted_codes = values[order], code[order]
     steps = differences(sorted_values)
