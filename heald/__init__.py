@@ -17,7 +17,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-#: Where the names of the interface live.
+#: Module of each name of the interface.
 _HOMES = {
     "cosim.waves": ("Waves",),
     "hw.errors": ("InputError",),

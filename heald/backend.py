@@ -40,9 +40,9 @@ def machine() -> MachineConfig:
 
 
 def compiled(proto: onnx.ModelProto, inputs: Arrays, config: MachineConfig) -> GraphModel:
-    """The model compiled for inputs, some of which may become constants; the host only serves the edges.
+    """The model compiled for inputs, some of which may become constants; the host only handles the edges.
 
-    Raises `UnsupportedError` for what the machine cannot execute, and where it would execute nothing.
+    Raises `UnsupportedError` for what the machine cannot execute, and if it would execute nothing.
     """
     try:
         model = compile(OnnxSource("model", proto), config, inputs=inputs, progress=lambda text: None)
@@ -55,7 +55,7 @@ def compiled(proto: onnx.ModelProto, inputs: Arrays, config: MachineConfig) -> G
 
 
 def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
-    """Inputs in the model's order or by name, as arrays by name; raises `InputError` for a wrong number."""
+    """Inputs, in the model's order or by name, as arrays by name; raises `InputError` for a wrong number."""
     held = {tensor.name for tensor in proto.graph.initializer}
     names = [value.name for value in proto.graph.input if value.name not in held]
     if isinstance(inputs, Mapping):
@@ -67,24 +67,24 @@ def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
 
 
 def outputs(proto: onnx.ModelProto, run: Run) -> tuple[np.ndarray, ...]:
-    """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
+    """The outputs in the model's order; raises `RuntimeError` if a check of the run failed."""
     if not run.verified:
         raise RuntimeError(f"the run is not proven: {run.failure}")
     return tuple(run.outputs[value.name] for value in proto.graph.output)
 
 
 class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
-    """A model that is ready to run; compiled when the values of its parameters are known."""
+    """A model ready to run; it is compiled once the values of its parameters are known."""
 
     def __init__(self, proto: onnx.ModelProto, config: MachineConfig):
         self.proto, self.config = proto, config
         self._compiled: list[GraphModel] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for inputs in the model's order, or by name.
+        """The outputs for inputs in the model's order or by name.
 
         Raises `UnsupportedError` for what cannot be compiled, `InputError` for inputs that do not fit, and
-        `RuntimeError` where a check of the run does not hold.
+        `RuntimeError` if a check of the run failed.
         """
         arrays = named(self.proto, inputs)
         for model in self._compiled:
@@ -97,7 +97,7 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
 
 
 class Backend(base.Backend):  # type: ignore[misc]  # as above
-    """Compiles and runs models on the RTL of one machine; nothing is left to the host but the edges."""
+    """Compiles and runs models on the RTL of one machine; the host handles nothing but the edges."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
@@ -111,7 +111,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Rep:
-        """A model ready to run; raises `InputError` for a model that is not valid, or another device."""
+        """A model ready to run; raises `InputError` for an invalid model or another device."""
         if not cls.supports_device(device):
             raise InputError(f"device must be CPU, not {device}")
         try:
@@ -129,7 +129,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of one node; `opset_version` says what it means."""
+        """The outputs of one node; `opset_version` selects its definition."""
         names = [name for name in node.input if name]
         arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
         if len(arrays) != len(names):
@@ -146,7 +146,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """The simulated machine passes as CPU."""
+        """Only CPU, as which the simulated machine counts."""
         return device.split(":")[0] == "CPU"
 
 

@@ -1,7 +1,7 @@
 """A compiled model as a directory (docs/compile.md): written by `heald compile`, run by `heald run`.
 
-The same model and machine give the same bytes: nothing in it tells of time or place. `manifest.json` holds
-the SHA-256 of every other file.
+The same model and machine give the same bytes, as nothing depends on time or place. `manifest.json` holds the
+SHA-256 of every other file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NETWORK = "network.txt"
 def files(
     model: CompiledModel, source: GraphSource, bench: Mapping[str, bytes] | None = None
 ) -> dict[str, bytes]:
-    """All files of the directory by their paths in it; those of a test bench are below `testbench`."""
+    """All files of the directory by path; those of a test bench are in `testbench`."""
     found = {f"testbench/{name}": data for name, data in (bench or {}).items()}
     found |= dict(source.files())
     found |= {NETWORK: (text(model.network) + "\n").encode(), MACHINE: to_toml(model.config).encode()}
@@ -73,7 +73,7 @@ def program_files(program: Program, config: MachineConfig) -> dict[str, bytes]:
 
 
 def _sealed(found: dict[str, bytes], model: str, config: MachineConfig, **more: Any) -> dict[str, bytes]:
-    """The files with the manifest that holds their hashes."""
+    """The files, with a manifest that holds their hashes."""
     manifest = {
         "kind": KIND,
         "form": FORM,
@@ -92,7 +92,7 @@ def _typed(network: Network, name: str) -> dict[str, Any]:
 
 
 def check_target(directory: Path) -> None:
-    """Raise `InputError` unless a directory can be made there, or replaced because it is one of ours."""
+    """Raise `InputError` unless the directory can be created, or replaces one written here."""
     if directory.is_dir():
         try:
             ours = is_manifest(directory) or not any(directory.iterdir())
@@ -107,9 +107,9 @@ def check_target(directory: Path) -> None:
 
 
 def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:
-    """Write the files: beside the directory first, which then takes its name.
+    """Write the files to a temporary directory beside the target, and rename it.
 
-    Returns their sizes. Raises `InputError` where something else is there, and for what cannot be written.
+    Returns their sizes. Raises `InputError` if something else is there, and for what cannot be written.
     """
     check_target(directory)
     target = Path(os.path.realpath(directory))
@@ -142,11 +142,11 @@ def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def load(directory: Path) -> tuple[MachineConfig, Program | tuple[CompiledModel, GraphSource]]:
-    """The machine that a directory was compiled for, and what it holds.
+    """The machine that a directory was compiled for, and its contents: a tile program or a compiled model.
 
-    That is a tile program, or a model as it was compiled: programs and images from the files, the host's
-    operators from the source. Warps are checked and configurations decoded again. Raises `InputError` for a
-    file that was changed, and where this version reads the model as another network than the compiler did.
+    A model's programs and images come from the files, the host's operators from the source. Warps are checked
+    and configurations decoded again. Raises `InputError` if a file was changed, and if this version reads the
+    model as another network than the compiler did.
     """
     found = held(directory)
     config = found.machine()

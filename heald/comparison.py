@@ -23,7 +23,7 @@ from heald.report.html.svg import Drawing, shortened
 from hw.errors import InputError
 
 _WIDTH, _NAMES, _NUMBERS, _ROW = 860.0, 250.0, 100.0, 38.0
-#: Colours for a light and a dark page.
+#: Colours that work on a light and a dark page.
 _STYLE = ".pair text{font:12px system-ui,sans-serif;fill:currentColor}.a{fill:#2f6fb7}.b{fill:#d08a45}"
 
 
@@ -57,7 +57,7 @@ class Figures:
 
     @property
     def cause(self) -> str:
-        """The bottleneck in words, with its share; for an operator off the machine, where it runs."""
+        """The bottleneck in words, with its share; where it runs if not on the machine."""
         return self.where if self.where != "machine" else str(self.bottleneck or "")
 
     @property
@@ -72,7 +72,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Pair:
-    """An operator in A and in B; None where it has no counterpart."""
+    """An operator in A and in B; None if it has no counterpart."""
 
     name: str
     op: str
@@ -96,7 +96,7 @@ class Pair:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The row of tables, whose columns are `COLUMNS`."""
+        """Its row in tables, with columns `COLUMNS`."""
         cycles = [f"{x.cycles:,}" if x else "–" for x in (self.a, self.b)]
         delta = "" if self.delta is None else f"{self.delta:+,}" if self.delta else "0"
         ratio = "" if self.ratio is None else f"{self.ratio:.3f}"
@@ -123,7 +123,7 @@ class Side:
 
     @classmethod
     def of(cls, data: Any, title: str) -> Side:
-        """From the JSON of a run or prediction; raises `InputError` for anything else."""
+        """Read the JSON of a run or prediction; raises `InputError` for anything else."""
         try:
             causes = Counter[str]()
             for entry in data["operators"]:
@@ -132,7 +132,7 @@ class Side:
             settings = {**data["machine"], "memories": dict(data["memories"])}
             operators = [Figures.of(o) for o in data["operators"]]
             for each in operators:
-                _ = each.limit, each.cause  # what is no resource or cause is told here
+                _ = each.limit, each.cause  # fails for an unknown resource or cause
             return cls(title, cycles, settings, operators, causes)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -140,7 +140,7 @@ class Side:
 
     @classmethod
     def of_run(cls, run: Any) -> Side:
-        """From a run or prediction; raises `InputError` for anything else."""
+        """A side from a run or prediction; raises `InputError` for anything else."""
         if not hasattr(run, "as_dict") or not hasattr(run, "config"):
             raise InputError(f"a run or a prediction is needed, not {type(run).__name__}")
         return cls.of(run.as_dict(), getattr(run, "title", f"prediction on {run.config.name}"))
@@ -170,7 +170,7 @@ class Comparison:
 
     @property
     def operators(self) -> list[Pair]:
-        """Operators paired by name, else by kind in order; those that are only in B come last."""
+        """Operators paired by name, else by kind in order; those only in B come last."""
         left, partners = list(self.b.operators), dict[int, Figures]()
         for key in ("name", "op"):
             for number, one in enumerate(self.a.operators):
@@ -205,7 +205,7 @@ class Comparison:
         table = plain_table(*COLUMNS, no_wrap=True)
         for pair in (*self.operators, self.total):
             table.add_row(*map(Text, pair.texts))
-        # Rather lines that the terminal wraps than numbers that lack digits.
+        # Better lines wrapped by the terminal than numbers that lack digits.
         console.print(table, crop=False, width=1000)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Files and directories that appear whole or not at all.
+"""Atomic writing: files and directories appear completely or not at all.
 
-All writers of files that users name go through `atomic`. Links are followed. What is no regular file (a
-device, a pipe, a terminal) stays what it is and is written to.
+All files that users name are written with `atomic`. Links are followed. A path that is no regular file (a
+device, a pipe, a terminal) is not replaced but written to.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathlib import Path
 from hw.errors import InputError
 from hw.processes import held
 
-#: How messages about directories begin.
+#: Start of messages about directories.
 _DIRECTORY = "directory cannot be made or"
-#: Seconds that a named pipe may be without a reader.
+#: Seconds to wait for a reader of a named pipe.
 PATIENCE = 10.0
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A temporary path, with the same ending as `path`, whose contents go there when all went well.
+    """A temporary path with the same suffix as `path`; on success, its contents replace `path`.
 
-    Raises `InputError` when the file cannot be written.
+    Raises `InputError` if the file cannot be written.
     """
     check_writable(path)
     through = is_special(path)
@@ -50,7 +50,7 @@ def atomic(path: Path) -> Iterator[Path]:
             if through:
                 _pass_on(part, path)
                 return
-            # mkstemp makes files that only their owner can read; the user's mask decides for all others.
+            # mkstemp makes files that only their owner can read; apply the user's umask instead.
             mask = os.umask(0)
             os.umask(mask)
             part.chmod(0o666 & ~mask)
@@ -60,7 +60,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is there and names no regular file, or the one that is standard output or error."""
+    """Whether a path exists and is no regular file, or is standard output or error."""
     try:
         found = path.stat()
     except OSError:
@@ -69,7 +69,7 @@ def is_special(path: Path) -> bool:
 
 
 def _own(found: os.stat_result) -> int | None:
-    """Standard output or error, if a file is that."""
+    """The number of standard output or error if the file is one of them, else None."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(found, os.fstat(number)):
@@ -78,7 +78,7 @@ def _own(found: os.stat_result) -> int | None:
 
 
 def _pass_on(part: Path, path: Path) -> None:
-    """Write the contents of a file to what is no regular file."""
+    """Copy the contents of a file to a path that is no regular file."""
     own = _own(path.stat())
     if own is not None:
         for stream in (sys.stdout, sys.stderr):
@@ -89,7 +89,7 @@ def _pass_on(part: Path, path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor to write to a device or pipe; a pipe that nobody reads is an error after a while."""
+    """Open a device or pipe for writing; a pipe without a reader is an error after `PATIENCE` seconds."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -106,7 +106,7 @@ def _opened(path: Path) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8 atomically; raises `InputError` for what is no Unicode."""
+    """Write a UTF-8 text file atomically; raises `InputError` for text that is not valid Unicode."""
     with atomic(path) as part:
         try:
             part.write_text(text, encoding="utf-8")
@@ -116,7 +116,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` when a file of that name cannot be made, before work is done for it."""
+    """Raise `InputError` if a file of this name cannot be created, before any work is done."""
     try:
         special = is_special(path)
         folder = path.parent if special else Path(os.path.realpath(path)).parent
@@ -141,13 +141,13 @@ def _unwritable(path: Path, error: OSError, what: str = "cannot be") -> InputErr
 
 
 def check_directory(path: Path) -> None:
-    """Raise `InputError` where a directory cannot be made or written, before work is done for it."""
+    """Raise `InputError` if a directory cannot be created or written, before any work is done."""
     try:
         real, nearest = _place(path)
         if real == nearest and not real.is_dir():
             raise InputError(f"{path}: must be a directory, not a file: name another")
         with _part(nearest) as part:
-            # Directories that are still to be made are tried where they leave nothing behind.
+            # Missing directories are tried in a temporary one, which leaves nothing behind.
             (part / real.relative_to(nearest)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(path, error, _DIRECTORY) from None
@@ -156,10 +156,10 @@ def check_directory(path: Path) -> None:
 def write_directory(
     target: Path, fill: Callable[[Path], object], ours: Callable[[str], object] = lambda name: False
 ) -> list[Path]:
-    """Give a directory the files that `fill` makes in an empty one; earlier files of `ours` go, others stay.
+    """Write the files that `fill` makes in an empty directory; old files of `ours` go, others stay.
 
-    Nothing in the directory changes before all files are complete. Returns their paths; raises `InputError`
-    when it cannot be written.
+    Nothing in the target changes before all files are complete. Returns their paths; raises `InputError` if
+    it cannot be written.
     """
     try:
         real, nearest = _place(target)
@@ -179,7 +179,7 @@ def write_directory(
 
 
 def _put(part: Path, target: Path) -> None:
-    """Give a file its name, unless that is a link or a device, which gets its contents."""
+    """Move a file into place; a link or device gets its contents instead."""
     if not target.is_symlink() and not is_special(target):
         os.replace(part, target)
         return
@@ -188,13 +188,13 @@ def _put(part: Path, target: Path) -> None:
 
 
 def _place(path: Path) -> tuple[Path, Path]:
-    """A path without links, and what exists of it: itself, or the nearest directory above."""
+    """A path with links resolved, and the part of it that exists: itself, or the nearest parent."""
     real = Path(os.path.realpath(path))
     return real, next(place for place in (real, *real.parents) if os.path.lexists(place))
 
 
 @contextlib.contextmanager
 def _part(nearest: Path) -> Iterator[Path]:
-    """A directory inside of another, thus on the same file system, that is gone when the block ends."""
+    """A temporary directory inside another, so on the same file system; it is removed at the end."""
     with tempfile.TemporaryDirectory(prefix=".heald-", dir=nearest, ignore_cleanup_errors=True) as name:
         yield Path(name)

@@ -1,4 +1,4 @@
-"""The files of a build, the FuseSoC description (CAPI2) and constraints among them."""
+"""The files of an FPGA build, including the FuseSoC description (CAPI2) and constraints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hw.synthesis.flow import TOPS, Build
 from hw.synthesis.report import report
 from hw.synthesis.tools import find, run
 
-#: A part of the 7 series for a description to be whole.
+#: Default 7-series part, which makes the description complete.
 PART = "xc7a200tfbg484-1"
 
 
 def core_file(build: Build, verilog: str, constraints: str) -> str:
     """The text of the `.core` file; `verilog` and `constraints` are the names of the files beside it.
 
-    Without pins there is no bitstream; Vivado goes up to synthesis, and its part is the user's to change.
+    Without pins there is no bitstream: Vivado stops after synthesis, and users may change the part.
     """
     design, target = build.design, build.target
     options: list[str] = []
@@ -47,7 +47,7 @@ def core_file(build: Build, verilog: str, constraints: str) -> str:
 
 
 def _constraints(build: Build) -> str:
-    """What an LPF file, or XDC, says about the clock; pins are the board's."""
+    """The clock constraint as LPF or XDC; pins are the board's."""
     clock, frequency = build.design.top.clock, build.target.frequency
     if build.target.family == "ecp5":
         pins, said = "LOCATE and IOBUF lines", f'FREQUENCY PORT "{clock}" {frequency:g} MHZ;'
@@ -57,15 +57,15 @@ def _constraints(build: Build) -> str:
     return f"# The clock. Add {pins} for the pins of your board.\n{said}\n"
 
 
-#: Endings of the files that carry the name of the top.
+#: Suffixes of files named after the top.
 _ENDINGS = (".v", ".f", ".lpf", ".xdc", ".core", ".config", ".bit")
 _OTHERS = (*REGISTERS, "report.md", "netlist.json", "nextpnr.json", "nextpnr.log")
-#: Names of all files that builds write, whichever top they are of.
+#: Names of all files that builds write, for any top.
 _KNOWN = {f"{top.module}{ending}" for top in TOPS.values() for ending in _ENDINGS} | set(_OTHERS)
 
 
 def check_target(path: Path) -> None:
-    """Raise `InputError` where the files of a build cannot be written, before work is done for it."""
+    """Raise `InputError` if the files of a build cannot be written, before any work is done."""
     check_directory(path)
     for name in sorted(_KNOWN):
         if (path / name).is_dir():
@@ -73,9 +73,9 @@ def check_target(path: Path) -> None:
 
 
 def write(build: Build, target: Path) -> list[Path]:
-    """Write the files of a build to a directory and take away those of an earlier one; gives their paths.
+    """Write the files of a build to a directory and remove those of an earlier one; returns their paths.
 
-    Raises `InputError` when it cannot be written.
+    Raises `InputError` if it cannot be written.
     """
     return write_directory(target, lambda folder: _make(build, folder), _KNOWN.__contains__)
 
@@ -105,6 +105,6 @@ def _make(build: Build, folder: Path) -> None:
 
 
 def _bitstream(folder: Path, module: str) -> None:
-    """The bitstream for the device, packed from Trellis' text."""
+    """Pack the bitstream for the device from Trellis' text format."""
     run(find("ecppack"), ["--compress", f"{module}.config", f"{module}.bit"], folder, "ecppack.log")
     (folder / "output.txt").unlink(missing_ok=True)

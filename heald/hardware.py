@@ -1,4 +1,4 @@
-"""Machines in Python: made from a preset, a file or a configuration; their Verilog and resource estimates."""
+"""Machines in Python: from a preset, a file or a configuration; their Verilog and resource estimates."""
 
 from __future__ import annotations
 

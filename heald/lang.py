@@ -39,7 +39,7 @@ def program(function: Callable[..., None]) -> Program:
 
 
 def __getattr__(name: str) -> Any:
-    """A name that only the text of programs uses: a type, a space, an instruction."""
+    """Any other name in the text of programs: a type, a space, an instruction."""
     if name.startswith("_"):
         raise AttributeError(name)
     return None

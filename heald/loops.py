@@ -40,7 +40,7 @@ from sw.dfg.kernel import Kernel
 from sw.dfg.python import from_function, kernel_of
 from sw.dfg.text import FunctionText
 
-#: Seconds after which the search for one loop ends.
+#: Default limit of the search for one loop, in seconds.
 TIMEOUT = 120.0
 
 
@@ -70,7 +70,7 @@ class KernelRun(Run):
         return of_kernel(self._page(), self.result)
 
     def _predictor(self) -> None:
-        """None: launches are made for one CGRA."""
+        """None: launches are compiled for one CGRA."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald cgra run --json` prints (docs/kernels.md)."""
@@ -110,7 +110,7 @@ class KernelRun(Run):
 
 
 def _configuration(mapped: SearchResult) -> dict[str, Any]:
-    """One entry of `launches` in the JSON of a run."""
+    """An entry of `launches` in the JSON of a run."""
     return {
         "name": mapped.graph.name,
         "operators": len(mapped.graph.nodes),

@@ -33,12 +33,12 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(kw_only=True, repr=False)
 class ModelRun(Run):
-    """The run of a model; `results` are its programs, in which its operators are.
+    """The run of a model; `results` holds its programs, which contain its operators.
 
-    `found` are the outputs, `wanted` those of the reference, `seconds` how long each pass took. `source` is
-    the model that was compiled, None of a problem; `inputs` are the run's, `tensors` all tensors
-    as they ran, or as the reference has them where nothing was left to compare. `compared` is the comparison
-    with onnxruntime, if one was asked for. With `host_only` a model may run without the machine.
+    `found` are the outputs, `wanted` those of the reference. `seconds` has the time of each pass. `source` is
+    the compiled model, None for a problem; `inputs` are the run's. `tensors` are all tensors: as they ran, or
+    the reference's if they were overwritten. `compared` is the comparison with onnxruntime, if one was made.
+    With `host_only`, a model may run without the machine.
     """
 
     results: Sequence[ProgramRun]
@@ -53,10 +53,10 @@ class ModelRun(Run):
     host_only: bool = False
 
     def compare_reference(self) -> ModelComparison:
-        """The model, tensor by tensor, beside onnxruntime, which executes it whole and as it is.
+        """Compare the model, tensor by tensor, with onnxruntime, which executes it unchanged.
 
-        Its page, JSON and checks have the comparison from then on. Raises `InputError` where there is no
-        ONNX model, and where onnxruntime cannot run it.
+        The run's report, JSON and checks include the comparison from then on. Raises `InputError` if there is
+        no ONNX model, or if onnxruntime cannot run it.
         """
         if self.source is None:
             raise InputError("a comparison with onnxruntime needs an ONNX model, not a problem")
@@ -68,12 +68,12 @@ class ModelRun(Run):
 
     @property
     def ran_on_machine(self) -> bool:
-        """Whether any of it ran on the machine."""
+        """Whether any operator ran on the machine."""
         return bool(self.results)
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What was compared: also that something ran on the machine, and onnxruntime if it was asked for."""
+        """All checks; they include that something ran on the machine, and onnxruntime if it was compared."""
         checks = super().checks
         if not self.ran_on_machine and not self.host_only:
             checks = (_NOTHING_RAN, *checks)
@@ -90,28 +90,28 @@ class ModelRun(Run):
 
     @property
     def correct(self) -> bool:
-        """Whether all outputs, and all tensors that were kept, are the reference's."""
+        """Whether all outputs, and all tensors left in memory, equal the reference's."""
         return all(r.correct for r in self.results) and not self.wrong_outputs
 
     @property
     def kernels(self) -> list[KernelFacts]:
-        """Configurations of the grid, equal ones once."""
+        """Configurations of the CGRA, without duplicates."""
         found = {k.words: k for r in self.results for k in r.program.kernels}
         return list(found.values())
 
     @property
     def unverified(self) -> list[KernelFacts]:
-        """Configurations whose words do not mean their loop."""
+        """Configurations whose words do not implement their loop."""
         return [k for k in self.kernels if not k.verified]
 
     @property
     def configurations(self) -> Mapping[str, Sequence[str]]:
-        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        """Bitstreams of the CGRA by name, with the differences between each and its loop."""
         return {k.name: k.differences for k in self.kernels}
 
     @property
     def first_wrong(self) -> tuple[str, str] | None:
-        """The first operator whose result differs, and how."""
+        """The first operator with a wrong result, and the difference."""
         found = next((r.wrong for r in self.results if r.wrong is not None), None)
         if found is None and (names := self.wrong_outputs):
             return names[0], difference(self.found[names[0]], self.wanted[names[0]])
@@ -119,17 +119,17 @@ class ModelRun(Run):
 
     @property
     def operators(self) -> list[OperatorResult]:
-        """All operators in the order of execution."""
+        """All operators, in execution order."""
         return operators_of(self.model.steps, self.results)
 
     @property
     def host_operators(self) -> list[str]:
-        """Names of operators that the host executed, edges not among them."""
+        """Names of operators that the host executed, except edges."""
         return [s.name for s in self.model.steps if isinstance(s, HostOperator) and not s.edge]
 
     @property
     def islands(self) -> tuple[Island, ...]:
-        """Operators of the host beside each other, and what moves between them and the machine."""
+        """Groups of adjacent host operators, and what moves between them and the machine."""
         return islands(self.model.network, self.model.steps)
 
     @property
@@ -147,7 +147,7 @@ class ModelRun(Run):
         return results_check(what, ": ".join(self.first_wrong) if self.first_wrong else "", values)
 
     def page(self) -> RunReport:
-        """What the page of the run shows."""
+        """The contents of the report."""
         page = of_model(self._page(), self.results, self.operators, self.kernels)
         return replace(page, compared=self.compared)
 
@@ -168,7 +168,7 @@ class ModelRun(Run):
         operators = [o.as_dict() for o in self.operators]
         for entry in operators:
             if entry["program"] is not None and len(self.results[entry["program"]].program.operators) == 1:
-                # What is known of the program is known of its only operator.
+                # The facts of a program with one operator belong to that operator.
                 entry |= self.results[entry["program"]].as_dict() | entry
         return base | {
             "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
@@ -186,7 +186,7 @@ class ModelRun(Run):
         }
 
 
-#: The answer where all of a model was left to the host.
+#: The failed check if all of a model was left to the host.
 _NOTHING_RAN = Check(
     "machine",
     "operators that the machine executed",
@@ -197,22 +197,22 @@ _NOTHING_RAN = Check(
 
 
 class DeviceRun(ModelRun):
-    """The run of a model on a board: cycles are those that it counts, and only results are compared.
+    """The run of a model on a board: the board counts the cycles, and only results are compared.
 
-    How quick the memory of a board is, is not known, so that cycles are compared with nothing.
+    The speed of a board's memory is unknown, so there is no prediction of its cycles.
     """
 
     @property
     def model_cycles(self) -> None:
-        """Nothing was predicted for this memory."""
+        """None: nothing was predicted for this memory."""
 
     @property
     def first_divergence(self) -> None:
-        """Cycles are compared with nothing."""
+        """None: cycles are not compared."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Results alone were compared, not cycles."""
+        """The check of results; cycles are not checked."""
         return tuple(c for c in super().checks if c.name not in ("cycles", "warps", "configurations"))
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class DeviceRun(ModelRun):
         }
 
     def report(self, file: Any) -> None:
-        """Raises `InputError`: a page shows events, of which a board tells nothing."""
+        """Raises `InputError`: a report shows events, which a board does not record."""
         raise InputError("a report needs a run on a simulator: a board records no events")
 
     trace = report
@@ -257,9 +257,8 @@ def run_model(
 ) -> ModelRun:
     """Run a compiled model and compare everything.
 
-    `simulator` is called when the first program is predicted, and not at all where there is none. `source`
-    is a field of the run. Raises `InputError` for inputs that are missing, unknown or of
-    another type or shape.
+    `simulator` is called once the first program is predicted, and never if there is none. `source` is a field
+    of the run. Raises `InputError` for inputs that are missing, unknown, or of another type or shape.
     """
     execution = Execution(model, inputs, memories)
     made = drive(execution.programs, simulator, sim=sim, progress=progress)
@@ -285,13 +284,13 @@ def run_model(
 def run_on_device(
     model: CompiledModel, inputs: Arrays, address: str, *, timeout: float | None = 60.0, **options: Any
 ) -> ModelRun:
-    """Run a model on the board at `uart:...` or `mmio:...`, whose machine it was compiled for.
+    """Run a model on the board at `uart:...` or `mmio:...`, which must hold the machine it was compiled for.
 
-    `timeout` in seconds is for each of its programs, `options` are those of `run_model`. Raises `InputError`
-    for inputs that do not fit, and `BusError`, one of those, when the board has too little memory, does not
-    end in time, or is not reached.
+    `timeout` is in seconds for each program; `options` are those of `run_model`. Raises `InputError` for
+    inputs that do not fit, and `BusError`, a subclass, if the board has too little memory, does not finish in
+    time, or cannot be reached.
     """
-    # Needs pyserial, which only boards do.
+    # These need pyserial, which only boards do.
     from cosim.device import Device, DeviceSimulator, open_bus
 
     with contextlib.closing(open_bus(address)) as bus:

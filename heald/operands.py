@@ -1,6 +1,6 @@
-"""Annotations of an epilogue's parameters: which value of an operand goes with which element of the result.
+"""Annotations of an epilogue's parameters: which value of an operand belongs to each element of the result.
 
-They have no effect in Python. `Tile[np.uint8]` gives the element type; by default a tile is int8, and every
+They have no effect in Python. `Tile[np.uint8]` gives the element type; by default a tile is int8, and any
 other operand int32.
 """
 

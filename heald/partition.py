@@ -1,4 +1,4 @@
-"""What a machine does not execute after all is left to the host: one road for all that compiles."""
+"""Leaves to the host what the machine refuses; every caller of the compiler uses this."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sw.compiler import executes
 from sw.graph.network import Network
 
 T = TypeVar("T")
-#: Options that give machines with more, the smallest change first.
+#: Options for larger machines, smallest change first.
 _LARGER = ("--set cgra=torus4x4", "--hw default", "--hw large")
 
 
 def compiled(
     source: GraphSource, network: Network, make: Callable[[Network], T], config: MachineConfig | None = None
 ) -> tuple[GraphSource, T]:
-    """What `make` compiles of a network, and the source whose network that is.
+    """Compile a network with `make`; returns the result, and the source of the network compiled.
 
-    Operators that it refuses go to the host with the reason, if that is allowed, and it begins again. Raises
-    `InputError` for what is refused otherwise, with what to do: the host, or another machine than `config`.
+    If refused operators may go to the host, they do, with the reason, and compilation starts again. Otherwise
+    raises `InputError` with what to do: use the host, or another machine than `config`.
     """
     while True:
         try:
@@ -40,14 +40,14 @@ def compiled(
 def remedy(
     network: Network, reasons: Mapping[str, str], config: MachineConfig | None, *, host: bool = True
 ) -> str:
-    """What to do about operators that `config` refuses: a machine that comes with Heald, or the host."""
+    """What to do about operators that `config` refuses: another preset or fabric, or the host."""
     found = []
     for options in _LARGER:
         if config is None:
             break
         option, value = options.split()
         other = load(value) if option == "--hw" else load(config, dict([parse_setting(value)]))
-        # What a CGRA could not map, it cannot on another machine, and trying takes long.
+        # A CGRA that failed to map a loop fails on other machines too, and trying takes long.
         tried = any(f"the CGRA '{other.cgra and other.cgra.name}'" in why for why in reasons.values())
         if other != config and not tried and executes(network, reasons, other):
             found.append(f"{options} would do")

@@ -28,7 +28,7 @@ SHAPE, FUNCTION, CONSTANTS = "problem.json", "epilogue.py", "constants.npz"
 
 @dataclass(frozen=True)
 class EpilogueSource:
-    """The function of an epilogue, and an equivalent text that needs nothing else of its file."""
+    """The function of an epilogue, and an equivalent self-contained text."""
 
     function: EpilogueFunction
     text: str
@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """What it is called in results."""
+        """Its name in results."""
         return str(self)
 
     def __str__(self) -> str:
@@ -82,11 +82,11 @@ class Problem:
     def read(
         self, inputs: Mapping[str, np.ndarray] | None, seed: int
     ) -> tuple[Problem, Network, Mapping[str, np.ndarray]]:
-        """The graph; the compiler need not know any input."""
+        """The graph; no input has to be known to the compiler."""
         return self, self.network(), {}
 
     def named(self) -> AbstractContextManager[None]:
-        """Errors say what is wrong with the problem, which has no name."""
+        """Does nothing: a problem has no name to add to errors."""
         return contextlib.nullcontext()
 
     def files(self) -> dict[str, bytes]:
@@ -217,7 +217,7 @@ def _pair(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _element(value: npt.DTypeLike) -> str:
-    """The name of a type of elements, which may be given as NumPy takes it."""
+    """The name of an element type given in any form that NumPy accepts."""
     try:
         return np.dtype(value).name
     except TypeError:
@@ -246,7 +246,7 @@ def _problem(
 
 
 def _whole_values(given: npt.ArrayLike) -> np.ndarray:
-    """An array; floats that are whole numbers, as NumPy rounds to, become integers."""
+    """An array; floats with whole values, such as NumPy's rounding gives, become integers."""
     array = np.asarray(given)
     if array.dtype.kind != "f":
         return array

@@ -1,4 +1,4 @@
-"""How long work says that it goes on: to a function, or on a line of the terminal or notebook."""
+"""Progress of long work: to a function, or to a line of the terminal or notebook."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: Takes a text, from this thread or another.
+#: Takes a text, from any thread.
 Progress = Callable[[str], None]
-#: Seconds of silence after which the last text is said again.
+#: Seconds of silence after which the last text is repeated.
 SILENCE = 5.0
 
 
 @contextlib.contextmanager
 def shown(progress: Progress | None = None) -> Iterator[Progress]:
-    """What work says goes to `progress`, or to a line of the terminal or notebook, if there is one.
+    """Show texts with `progress`, or on a line of the terminal or notebook, if there is one.
 
-    While the work says nothing new, its last text is repeated every `SILENCE` seconds, with the time. What
-    this gave may be given to it again, by work for the work inside.
+    Without news, the last text is repeated every `SILENCE` seconds, with the elapsed time. The yielded
+    function may be passed as `progress` to work inside.
     """
     from rich.console import Console
 
@@ -43,7 +43,7 @@ def shown(progress: Progress | None = None) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _notebook_line() -> Iterator[Progress]:
-    """A line below a cell, which is empty at the end (rich's needs widgets)."""
+    """A line below a notebook cell, cleared at the end (rich's needs widgets)."""
     display: Any = importlib.import_module("IPython.display").display
     line = display({"text/plain": ""}, raw=True, display_id=True)
     yield lambda text: line.update({"text/plain": text}, raw=True)
@@ -51,10 +51,10 @@ def _notebook_line() -> Iterator[Progress]:
 
 
 def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
-    """Tells `progress` of each stage, the text before a comma, again every `SILENCE` seconds while it lasts.
+    """Reports each stage (the text before a comma) to `progress`, and repeats it every `SILENCE` seconds.
 
-    With `pause` it tells whole texts, with so many seconds between. None on a terminal, where `shown` has a
-    line of its own.
+    With `pause`, it reports whole texts, at least that many seconds apart. None on a terminal, where `shown`
+    has its own line.
     """
     if sys.stderr.isatty():
         return None
@@ -71,7 +71,7 @@ def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
 
 
 class _Repeating:
-    """Gives texts to `progress`, and the last one again with the seconds since it was new."""
+    """Passes texts to `progress`, and repeats the last one with its age in seconds."""
 
     def __init__(self, progress: Progress):
         self.progress, self.over = progress, threading.Event()

@@ -150,7 +150,7 @@ class Run:
 
     def report(self, file: str | Path) -> None:
         """Write the report of the run (HTML); raises `InputError` if the file cannot be written."""
-        # Draws with libraries that take time to import.
+        # Imports drawing libraries, which take time.
         from heald.report.html import render
 
         self.advise()

@@ -49,7 +49,7 @@ from sw.ir.program import Program
 
 Arrays = Mapping[str, np.ndarray]
 Build = Callable[[], Simulator]
-#: How addresses of boards begin.
+#: Prefixes of board addresses.
 BOARDS = ("uart:", "mmio:")
 
 
@@ -183,7 +183,7 @@ class Model(ABC):
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
     def _named(self, inputs: Any, exact: bool) -> dict[str, np.ndarray]:
-        """Inputs by name; unless `exact`, converted to the model's types where that loses nothing."""
+        """Inputs by name; unless `exact`, converted to the model's types if no value changes."""
         if not isinstance(inputs, Mapping):
             names = list(self.inputs)
             several = isinstance(inputs, tuple) or (isinstance(inputs, list) and len(names) > 1)
@@ -219,7 +219,7 @@ class GraphModel(Model):
         return cls(machine, title, inputs, outputs, source, compiled, bound)
 
     def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
-        """The inputs, checked; without them they are drawn from the seed."""
+        """The checked inputs; without any, random ones drawn from the seed."""
         if inputs is None:
             return draw_inputs(self.compiled.network, seed)
         named = self._named(inputs, exact)
@@ -231,7 +231,7 @@ class GraphModel(Model):
         return draw_inputs(self.compiled.network, seed, named)
 
     def as_dict(self) -> dict[str, Any]:
-        """What was compiled, as `heald compile --json` prints it."""
+        """The compiled model, as `heald compile --json` prints it."""
         made = self.compiled
         return {
             "operators": [o.name for p in made.programs for o in p.operators],
@@ -244,12 +244,12 @@ class GraphModel(Model):
         }
 
     def save(self, directory: str | Path, *, export: bool = False) -> dict[str, int]:
-        """Programs, bitstreams, memory map and constants as files; with `export` also a test bench."""
+        """Write programs, bitstreams, memory map and constants; with `export`, also a test bench."""
         bench = testbench.files(self.compiled, self.given(None, 0)) if export else {}
         return bundle.write(bundle.files(self.compiled, self.source, bench), Path(directory))
 
     def check_reference(self) -> None:
-        """Raises `InputError` where there is no ONNX model, or onnxruntime does not take it."""
+        """Raise `InputError` if there is no ONNX model, or onnxruntime does not accept it."""
         if self._onnx is None:
             super().check_reference()
         else:
@@ -257,7 +257,7 @@ class GraphModel(Model):
 
     @property
     def _onnx(self) -> OnnxSource | None:
-        """The ONNX model, if it is one."""
+        """The ONNX model, or None for a problem."""
         return self.source if isinstance(self.source, OnnxSource) else None
 
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
@@ -305,13 +305,13 @@ class ProgramModel(Model):
         return cls(machine, title, parameters | buffers, buffers, program, after)
 
     def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
-        """Those inputs that are given, checked."""
+        """The given inputs, checked."""
         named = {} if inputs is None else self._named(inputs, exact)
         split_inputs(self.program, named)
         return named
 
     def save(self, directory: str | Path) -> dict[str, int]:
-        """The text of the program and the machine: it is compiled again when it is loaded."""
+        """Write the program's text and the machine: it is compiled again when it is loaded."""
         return bundle.write(bundle.program_files(self.program, self.machine.config), Path(directory))
 
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
@@ -402,7 +402,7 @@ def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:
 
 
 def _side(given: Any, say: Progress) -> Side:
-    """One of two that are compared."""
+    """One side of a comparison."""
     if not isinstance(given, str | Path):
         return Side.of_run(given)
     path = Path(given)

@@ -1,4 +1,4 @@
-"""What can be compiled: a model, a problem of one operator, a tile program."""
+"""The sources that can be compiled: a model, a problem of one operator, a tile program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ Sizes = Mapping[str, int]
 class OnnxSource:
     """An ONNX model; `allow_host` leaves operators that the machine cannot execute to the host.
 
-    `hosted` are nodes that a machine refused after they were read, with the reasons; `dims` are in `proto`.
+    `hosted` are nodes that a machine refused after reading, with the reasons; `dims` are already set in
+    `proto`.
     """
 
     title: str
@@ -45,7 +46,7 @@ class OnnxSource:
     dims: Sizes = field(default_factory=dict, compare=False)
 
     def network(self, *, fuse: bool = True) -> Network:
-        """The graph; raises `InputError` with the name of the model and the node."""
+        """The graph; raises `InputError` that names the model and the node."""
         from sw.frontend.network import import_model
 
         with self.named():
@@ -54,7 +55,7 @@ class OnnxSource:
             )
 
     def without(self, error: OperatorsError) -> OnnxSource:
-        """The model with refused operators on the host; raises the error where they are there already."""
+        """The model with the refused operators on the host; re-raises the error if they already are."""
         new: dict[str, str] = {}
         for operator, reason in error.refused:
             names = [n for n in (operator.name, *operator.nodes) if n not in self.hosted]
@@ -64,7 +65,7 @@ class OnnxSource:
         return replace(self, hosted={**self.hosted, **new})
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """What the machine does not execute of it."""
+        """Nodes that the machine does not execute."""
         from sw.frontend.network import read, refusals
 
         with self.named():
@@ -72,7 +73,7 @@ class OnnxSource:
         return tuple(replace(r, reason=self._sized(r.reason)) for r in found)
 
     def read(self, inputs: Arrays | None, seed: int) -> tuple[OnnxSource, Network, Arrays]:
-        """The graph, and where it needs values of inputs, its source with these constants, and the values."""
+        """The source, its graph, and the inputs made constant because the graph depends on their values."""
         if inputs:
             self.check(inputs)
         try:
@@ -87,17 +88,17 @@ class OnnxSource:
             return source, source.network(), found[1]
 
     def check(self, inputs: Arrays, *, whole: bool = False) -> None:
-        """Raises `InputError` for inputs that the model does not take, with `whole` for missing ones too."""
+        """Raise `InputError` for inputs that the model does not take, or with `whole` for missing ones."""
         check_inputs(self.proto, inputs, self.title, whole=whole)
 
     def given(self, inputs: Arrays) -> OnnxSource:
-        """The model with those inputs made constants that the compiler must know, as far as that helps."""
+        """The model with inputs made constant where the compiler needs their values and it helps."""
         made = [replace(self, proto=proto) for proto, _ in bindings(self.proto, inputs)]
         return min(made, key=lambda source: sum(r.lost for r in source.refusals()))
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Puts the name of the model in front of an `InputError`."""
+        """Prefix any `InputError` with the model's name."""
         try:
             yield
         except InputError as error:
@@ -105,13 +106,13 @@ class OnnxSource:
             raise InputError(text if text.startswith(self.title) else f"{self.title}: {text}") from None
 
     def _sized(self, text: str) -> str:
-        """A message with the sizes that may be its cause."""
+        """A message, with the sizes from --dim if they may be its cause."""
         given = " ".join(f"--dim {name}={size}" for name, size in self.dims.items())
         wrong = given and re.search(r"\bmatch|cannot be an array|the kernel covers", text)
         return f"{text}; the model may need other sizes than {given}" if wrong else text
 
     def files(self) -> dict[str, bytes]:
-        """The model in one file, external data inside; raises `InputError` for too much."""
+        """The model in one file, including external data; raises `InputError` if it is too large."""
         for tensor in tensors(self.proto.graph):
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
@@ -121,7 +122,7 @@ class OnnxSource:
             raise InputError(f"{self.title}: its constants do not fit one file: {error}") from None
 
 
-#: A graph of operators to compile: its `network`, `title`, and the `files` that a compiled directory keeps.
+#: A graph of operators to compile: has `network`, `title`, and the `files` of a compiled directory.
 GraphSource = OnnxSource | Problem
 
 
@@ -133,13 +134,14 @@ def onnx_source(
     dynamic: bool = False,
     fixed_point: bool = False,
 ) -> OnnxSource:
-    """A model by path, bytes, `onnx.ModelProto`, or as read before; `dims` gives sizes that it leaves open.
+    """Read a model from a path, bytes, `onnx.ModelProto` or another source; `dims` sets sizes left open.
 
-    With `dynamic`, products with quantised weights quantise their other side at run time; with `fixed_point`,
-    real numbers without an exact form are in fixed point. Raises `InputError` for what is none.
+    With `dynamic`, products with quantised weights quantise their other operand at run time. With
+    `fixed_point`, real numbers without an exact form use fixed point. Raises `InputError` for anything that
+    is no model.
     """
     if isinstance(source, OnnxSource):
-        # What an earlier machine left to the host says nothing of another one.
+        # Operators that one machine left to the host say nothing about another.
         title, proto, allow_host = source.title, source.proto, allow_host or source.allow_host
     elif isinstance(source, str | Path):
         title, proto = str(source), read_file(Path(source))
@@ -158,10 +160,10 @@ def onnx_source(
 
 
 def read_source(source: Any, **options: Any) -> GraphSource | Program:
-    """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or from another source.
+    """Read a source from a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto` or another source.
 
-    `options` are those of a model, as of `onnx_source`. Raises `InputError` for what cannot be read, and
-    for things of another kind.
+    `options` are those of a model, as for `onnx_source`. Raises `InputError` for what cannot be read, and for
+    anything else.
     """
     if isinstance(source, Problem | Program):
         return source
@@ -176,7 +178,7 @@ def read_source(source: Any, **options: Any) -> GraphSource | Program:
 
 
 def from_files(files: Mapping[str, bytes], *, allow_host: bool, hosted: Mapping[str, str]) -> GraphSource:
-    """The source whose files a compiled directory holds; raises `InputError` where there is none."""
+    """The source in the files of a compiled directory; raises `InputError` if there is none."""
     if problems.SHAPE in files:
         return problems.from_files(files)
     if MODEL not in files:

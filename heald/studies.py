@@ -35,9 +35,9 @@ from hw.config import MachineConfig, to_toml
 from hw.errors import InputError, whole_number
 from hw.html import table
 
-#: Points in flight that progress tells of.
+#: Maximum number of points in flight that progress mentions.
 _MOST_DOING = 4
-#: What the JSON of a point of the front always has.
+#: Metrics that the JSON of a front point always has.
 _FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
 #: Names of files that `export` writes.
 _EXPORTED = re.compile(r"point-(?:0|[1-9][0-9]*)\.toml")
@@ -88,7 +88,7 @@ class Study:
         from heald.report.explore import page
 
         grids = (self.space.base.cgra, *self.space.grids.values())
-        # With these the page can write machines as files.
+        # With the fabrics, the page can write machines as files.
         write_text(Path(file), page(self.found, {grid.name: grid for grid in grids if grid is not None}))
 
     def csv(self, file: str | Path) -> None:
@@ -135,7 +135,7 @@ class Study:
         for column in sorted(table.columns, key=lambda c: -len(str(c.header))):
             if console.measure(table, options=wide).maximum > console.width:
                 column.header = str(column.header).replace("_", "_\n")
-        # Rather lines that the terminal wraps than numbers that lack digits.
+        # Better lines wrapped by the terminal than numbers that lack digits.
         console.print(table, crop=False, width=1000)
         if found.nearest is not None:
             console.print(Text(str(found.nearest)))
@@ -299,7 +299,7 @@ def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:
 
 
 def _values(given: Any) -> Any:
-    """The values of a parameter as a list, which may be any sequence or array of one dimension."""
+    """The values of a parameter as a list, from any sequence or one-dimensional array."""
     if not isinstance(given, list | tuple | range | np.ndarray):
         return given
     return [value.item() if isinstance(value, np.generic) else value for value in given]

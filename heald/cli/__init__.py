@@ -25,8 +25,8 @@ try:
         *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
     )
     _modules = [importlib.import_module(f"heald.cli.{name}") for name in COMMANDS]
-except BaseException as error:  # the libraries behind the commands take seconds to import
-    # Python gives an interrupt in some definitions another name: the one of what it broke.
+except BaseException as error:  # importing the libraries behind the commands takes seconds
+    # In some places Python wraps an interrupt in another error, so the causes are searched too.
     causes: list[BaseException | None] = [error]
     while (cause := causes[-1]) is not None:
         causes.append(cause.__cause__ or cause.__context__)
@@ -36,7 +36,7 @@ except BaseException as error:  # the libraries behind the commands take seconds
     raise SystemExit(130) from None
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
-#: What the exit codes mean, for the help.
+#: Meaning of the exit codes, for the help.
 _EXIT_CODES = """\b
 Exit codes:
   0    success
@@ -67,10 +67,10 @@ for _module in _modules:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit; no traceback reaches a user who did not ask for it."""
+    """Run the command line and exit; users see no traceback unless they ask for one."""
     install()
     open_streams()
-    # Programs are trees of small objects: an eighth of the time of a compilation went to looking for garbage.
+    # Programs are trees of small objects; garbage collection took an eighth of the compilation time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     code = call(arguments)
@@ -102,14 +102,14 @@ def call(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if (number := asked()) is not None:
             return _ended(Ended(number))  # what was running was killed, and failed
-        # The one place that takes everything: a user gets a line, a developer the traceback.
+        # The only catch-all: a user gets a line, a developer the traceback.
         if state.get("debug"):
             traceback.print_exc()
         return _unexpected(error, debug=bool(state.get("debug")))
 
 
 def _invoked(arguments: list[str], state: dict[str, bool]) -> Any:
-    """Run the command. click's own entry point would hide interrupts, ends of files and closed pipes."""
+    """Run the command. Click's own entry point would hide interrupts, ends of files and closed pipes."""
     try:
         with cli.make_context("heald", arguments, obj=state) as context:
             return cli.invoke(context)
@@ -128,7 +128,7 @@ def _unexpected(error: Exception, *, debug: bool) -> int:
     if isinstance(error, MemoryError):
         return _say(f"out of memory: {error or 'none is left'}", BAD_INPUT)
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT:
-        return PIPE_CLOSED  # the reader went away (`| head`)
+        return PIPE_CLOSED  # the reader closed the pipe (`| head`)
     if isinstance(error, OSError) and (error.filename == STDOUT or of_surroundings(error)):
         place = "a file" if error.filename is None else error.filename
         return _say(f"{place}: cannot be read or written: {error.strerror or error}", BAD_INPUT)
@@ -137,7 +137,7 @@ def _unexpected(error: Exception, *, debug: bool) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    """One line on stderr, if that can be written."""
+    """Print one line on stderr, if it can be written."""
     with contextlib.suppress(OSError):
         click.echo(shortened(f"heald: {message}"), err=True)
     return code

@@ -55,12 +55,12 @@ def command(
         _render(verdict)
     if verdict.ok and verdict.reason:
         note(verdict.reason)
-    # The exit code for what was checked and does not hold.
+    # Exit code of a failed check.
     return 0 if verdict.ok else 1
 
 
 def read_programs(path: str) -> dict[int, str]:
-    """Assembly by warp out of a file; raises `InputError`."""
+    """Read assembly by warp from a file; raises `InputError`."""
     name = "standard input" if path == STDIN else path
     try:
         found = json.loads(read_text(path, name))

@@ -21,7 +21,7 @@ def command(a: Path, b: Path, report: Path | None, json_: bool) -> None:
 
     A and B are outputs of `heald run --json`, or directories of `heald compile`, whose cycles are predicted.
     """
-    # The compiler behind it takes time to import.
+    # This imports the compiler, which takes time.
     from heald.session import compare
 
     if report is not None:

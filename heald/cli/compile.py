@@ -23,7 +23,7 @@ from heald.cli.options import (
 )
 from heald.progress import shown
 
-#: The files that people read first (docs/compile.md has all).
+#: The files to read first (docs/compile.md lists all).
 _WORTH_READING = {
     "program0/plan.txt": "tiles, loops and bounds of each",
     "program0/memory.txt": "address, size and live range of every tensor",
@@ -47,7 +47,7 @@ def command(model: Path, inputs: Path | None, output: Path, json_: bool, **optio
     The directory holds the tiles of each operator, the tile program before and after synchronisation, the
     programs of the warps, the CGRA's bitstreams, the memory map and all constants (docs/compile.md).
     """
-    # The compiler behind it takes time to import.
+    # These import the compiler, which takes time.
     from heald import bundle, session
     from heald.cli.run_files import read_inputs
 

@@ -44,7 +44,7 @@ def command(file: str, label: str | None, json_: bool) -> None:
 
 
 def _render(found: Dependences) -> None:
-    """A row per instruction."""
+    """Print a row per instruction."""
     table = plain_table("instruction", "reads from", "is read by")
     for label, sources in found.use_def.items():
         reads = [_with_distance(found, source, label) for source in sources]

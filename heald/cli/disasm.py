@@ -57,7 +57,7 @@ def _words(data: bytes, kind: str, place: str) -> list[int]:
 
 
 def _hex_words(data: bytes, place: str, *, strict: bool) -> list[int] | None:
-    """The words of a text; None when it is none, an error if it must be one (`strict`)."""
+    """The words of a text; None if it has another form, or with `strict` an error."""
     words = []
     try:
         text = data.decode("ascii")

@@ -13,7 +13,7 @@ from heald.cli.options import PATH, as_json, changes, known, machine, model_sour
 from heald.progress import shown
 
 if TYPE_CHECKING:
-    # The compiler behind it takes time to import.
+    # These import the compiler, which takes time.
     from hw.config import MachineConfig
     from sw.frontend.refusal import Refusal
     from sw.graph.network import Network
@@ -101,7 +101,7 @@ def _print(refusals: Sequence[Refusal], too_much: Mapping[str, str], to_do: str,
 
 
 def _compiled(source: Any, config: MachineConfig | None, host: bool) -> tuple[Any, Network, str]:
-    """The model with what the machine refuses on the host, its network, and what to do about that."""
+    """The model with the refused operators on the host, its network, and what to do about them."""
     from heald import partition
     from sw.compiler import compile_network
 

@@ -14,7 +14,7 @@ from heald.progress import shown, stages
 from heald.report.console import stdout
 from hw.errors import InputError
 
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between progress lines if stderr is no terminal.
 _PAUSE = 4.0
 
 

@@ -62,7 +62,7 @@ def _as_dict(fabric: Fabric) -> dict[str, Any]:
 
 
 def _render(fabric: Fabric) -> None:
-    """The kinds, then the grid with the number of links that leave every PE."""
+    """Print the kinds, then the grid with the number of links that leave each PE."""
     console = stdout()
     console.print(
         Text(

@@ -27,9 +27,9 @@ from hw.synthesis.tools import find
 if TYPE_CHECKING:
     from hw.rtl.bus.board import Board
 
-#: The placers take no larger one.
+#: Largest seed that the placers accept.
 LAST_SEED = (1 << 31) - 1
-#: What only placement and routing uses.
+#: Options that only placement and routing uses.
 _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
 
 
@@ -105,7 +105,7 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
 
 
 def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
-    """Top, board and target of the options; raises `InputError` for what does not go together."""
+    """Top, board and target from the options; raises `InputError` for options that contradict each other."""
     for name, known in (("family", FAMILIES), ("top", TOPS)):
         if options[name] is not None and options[name] not in known:
             raise InputError(f"--{name} must be one of {', '.join(known)}, not {options[name]!r}")
@@ -114,7 +114,7 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
         raise InputError(f"--frequency must be from 1 to 1000 MHz, not {frequency:g}")
     board = None
     if options["board"] is not None:
-        from hw.rtl.bus.board import load_board  # Amaranth takes half a second to import
+        from hw.rtl.bus.board import load_board  # importing Amaranth takes half a second
 
         board = load_board(options["board"])
     top = TOPS[options["top"] or ("board" if board else "core")]
@@ -159,12 +159,12 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
 
 
 def _given(name: str) -> bool:
-    """Whether an option was written on the command line."""
+    """Whether an option was given on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _show(made: Build, console: Console) -> None:
-    """Resources by component, clock and critical path for people."""
+    """Print resources by component, clock and critical path."""
     data = result(made, [])
     table = Table("component", box=None, pad_edge=False, header_style="dim", show_footer=True)
     table.columns[0].footer = "all"

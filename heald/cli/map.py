@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cosim.session.mapped_loop import MappedLoop
     from sw.cgra.mapping import Mapping
 
-#: Columns and contexts up to which placements are printed.
+#: Placements are printed up to this many columns and contexts.
 _WIDEST, _MOST = 8, 16
 
 
@@ -85,12 +85,12 @@ def command(
 
 
 def _numbered(path: Path, number: int, count: int) -> Path:
-    """The file of one loop among several."""
+    """The output file of one loop among several."""
     return path if count == 1 else path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
 def _write(loop: MappedLoop, output: Path | None, svg: Path | None) -> None:
-    """Bitstream and picture of a loop that was mapped."""
+    """Write the bitstream and picture of a mapped loop."""
     if loop.outcome.mapping is None:
         return
     if output is not None and loop.ok:
@@ -105,7 +105,7 @@ def _write(loop: MappedLoop, output: Path | None, svg: Path | None) -> None:
 
 
 def _render(loops: Sequence[MappedLoop]) -> None:
-    """A row per loop, what limits each, and who does what where."""
+    """Print a row per loop, what limits each, and the placements."""
     console = stdout()
     numbers = (">operators", ">II", ">MII", ">ResMII", ">RecMII", ">depth", ">PEs busy", ">words", ">seconds")
     table = plain_table("loop", *numbers)
@@ -140,7 +140,7 @@ def _render(loops: Sequence[MappedLoop]) -> None:
 
 
 def _placement(console: Console, mapping: Mapping) -> None:
-    """The operators by context and PE; `@` is the stage."""
+    """Print the operators by context and PE; `@` marks the stage."""
     fabric = mapping.fabric
     cells: dict[tuple[int, int], str] = {}
     for node in mapping.graph.nodes:

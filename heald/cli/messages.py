@@ -1,23 +1,23 @@
-"""Messages in one line, however long what they quote is."""
+"""Messages in one line, however long the texts that they quote."""
 
 from __future__ import annotations
 
 import re
 
-#: Characters of a message at most.
+#: Maximum length of a message.
 LONGEST = 300
-#: A word is not cut below so many characters, and a path or what is quoted not below so many.
+#: A word keeps at least this many characters; a path or quoted text at least the second number.
 _WORD, _NAME = 48, 24
 _GAP = "..."
 
 
 def shortened(message: str, longest: int = LONGEST) -> str:
-    """A message in one line of at most so many characters, without characters that do not print.
+    """A message in one line of at most `longest` characters, with unprintable ones escaped.
 
-    What is too long loses the middle of its longest words first, since these are quoted input, paths all but
-    the end, and then the middle of the text: its beginning says where, its last clauses say what to do.
+    If it is too long, its longest words lose their middle first, since these are quoted input (paths lose all
+    but their end). Then the text loses its middle: its beginning says where, its last clauses what to do.
     """
-    # Whole megabytes may be quoted.
+    # The message may quote megabytes.
     most = 20 * longest
     head = message if len(message) <= 2 * most else f"{message[:most]}{_GAP}{message[-most:]}"
     line = " ".join(part.strip() for part in head.splitlines() if part.strip())
@@ -41,6 +41,6 @@ def shortened(message: str, longest: int = LONGEST) -> str:
 
 
 def _middle_cut(text: str, keep: int, last: int = 0) -> str:
-    """A text of so many characters with a gap before its last ones, by default a third of them."""
+    """Cut a text to `keep` characters and a gap before the `last` ones, by default a third."""
     last = last or keep - keep * 2 // 3
     return f"{text[: keep - last]}{_GAP}{text[len(text) - last :]}"

@@ -17,7 +17,7 @@ from sw.ir.program import Program
 from sw.ir.walk import expressions, instructions, statements
 from sw.passes import PASSES, named, run, summary
 
-#: Click keeps the lines of a paragraph that begins so.
+#: Click keeps the line breaks of a paragraph that begins with \b.
 _EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, made in PASSES.items())
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: options, tile programs, what is printed."""
+"""Shared by several commands: options, tile programs, output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sw.frontend.sizes import parse_sizes
 from sw.ir.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: The type of options that name files.
+#: Type of options that name files.
 PATH = click.Path(path_type=Path)
 
 #: `--set`, as `settings`.
@@ -80,7 +80,7 @@ program_file = click.argument("file", metavar="FILE.py|-")
 
 
 def hardware(function: F) -> F:
-    """`--hw` and `--set`; the command gets them as `hw` and `settings` and calls `machine`."""
+    """`--hw` and `--set`; the command gets them as `hw` and `settings`, for `machine`."""
     function = changes(function)
     return click.option(
         "--hw", default="default", show_default=True, metavar="PRESET|FILE.toml", help="The machine."
@@ -88,13 +88,13 @@ def hardware(function: F) -> F:
 
 
 def reading(function: F) -> F:
-    """How a model is read: `--allow-host`, `--dim`, `--dynamic` and `--fixed-point`."""
+    """Options for reading a model: `--allow-host`, `--dim`, `--dynamic` and `--fixed-point`."""
     return host(dimensions(run_time(fixed(function))))
 
 
 def model_source(model: Path, options: Mapping[str, Any]) -> Any:
-    """The model of a file, an `OnnxSource`, as the options of `reading` say."""
-    from heald.sources import onnx_source  # the compiler behind it takes time to import
+    """Read a model file as an `OnnxSource`, with the options of `reading`."""
+    from heald.sources import onnx_source  # this imports the compiler, which takes time
 
     names = ("allow_host", "dynamic", "fixed_point")
     return onnx_source(model, dims=options["dim"], **{name: options[name] for name in names})
@@ -111,7 +111,7 @@ def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
 
 
 def memories(function: F) -> F:
-    """`--latency` and `--bandwidth`; the command gets texts, and `port_options` reads them."""
+    """`--latency` and `--bandwidth`; the command gets texts, for `port_options`."""
     function = click.option(
         "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a memory port; repeatable."
     )(function)
@@ -121,13 +121,13 @@ def memories(function: F) -> F:
 
 
 def port_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`--latency`, `--bandwidth` and, where a command has it, `--stall`, as the session takes them."""
+    """`--latency`, `--bandwidth` and, if the command has it, `--stall`, as the session takes them."""
     ports = {name: _by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth")}
     return {**ports, "stall": options.get("stall")}
 
 
 def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
-    """Numbers by memory port out of `PORT=N`."""
+    """Parse `PORT=N` options into numbers by memory port."""
     values = {}
     for text in texts:
         port, sign, number = text.partition("=")
@@ -138,7 +138,7 @@ def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
 
 
 def sizes(option: str, text: str, form: str) -> tuple[int, ...]:
-    """Whole numbers with an x between them, as many as `form` has, or any number where it is not letters."""
+    """Parse whole numbers joined by x: as many as `form` has, or any number if it is not all letters."""
     several = form.isalpha() and text.count("x") != form.count("x")
     if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or several:
         example = re.sub("[A-Z]+", "8", form)
@@ -147,7 +147,7 @@ def sizes(option: str, text: str, form: str) -> tuple[int, ...]:
 
 
 def grid_size(text: str | None) -> tuple[int, int] | None:
-    """Rows and columns out of `RxC`."""
+    """Parse `RxC` into rows and columns."""
     if text is None:
         return None
     rows, cols = sizes("--grid", text, "ROWSxCOLS")
@@ -155,18 +155,18 @@ def grid_size(text: str | None) -> tuple[int, int] | None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     click.echo(json.dumps(value, indent=2))
 
 
 def note(text: str) -> None:
-    """Print a line of progress on stderr; errors of stderr are ignored."""
+    """Print a line of progress on stderr, ignoring errors of stderr."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def printing(function: F) -> F:
-    """`--print-after` and `--print-after-all`; the command gets both and calls `printer`."""
+    """`--print-after` and `--print-after-all`; the command gets both, for `printer`."""
     function = click.option(
         "--print-after", metavar="STAGE", help="Print the result of this stage on stderr (docs/compile.md)."
     )(function)
@@ -179,7 +179,7 @@ def printer(stage: str | None, every: bool) -> Callable[[str, Program | str], No
     """A function that prints the results of one stage or of all; raises `InputError` for an unknown stage."""
     if every or stage is None:
         return print_after if every else None
-    # The compiler behind it takes time to import.
+    # This imports the compiler, which takes time.
     from sw.compiler import PIPELINE
 
     names = [step.name for step in PIPELINE]
@@ -194,5 +194,5 @@ def printer(stage: str | None, every: bool) -> Callable[[str, Program | str], No
 
 
 def print_after(step: str, program: Program | str) -> None:
-    """A program, or a graph's text, on stderr, with the stage that made it above."""
+    """Print a program, or a graph's text, on stderr, below the name of the stage that made it."""
     note(f"# ----- after {step} -----\n{program}")

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from heald.run import Run
     from heald.session import Model
 
-#: Options that only say what `--matmul` means.
+#: Options that only describe `--matmul`.
 _OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b")
 _SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
 _MEMORIES = ("stall", "latency", "bandwidth", "base")
-#: Options that say how a model is read.
+#: Options for reading a model.
 _OF_MODELS = ("allow_host", "dim", "dynamic", "fixed_point")
-#: Options that a kind of source refuses, with what they go with.
+#: Options that a kind of source refuses, with what they belong to.
 _REFUSED = {
     "--matmul": dict.fromkeys((*_OF_MODELS, "compare", "host_only"), "a model"),
     "a model": {},
@@ -64,7 +64,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class _Run:
-    """What was asked: `source` is the model, program or directory, None with `--matmul`."""
+    """The user's request; `source` is the model, program or directory, None with `--matmul`."""
 
     source: Path | None
     files: Files
@@ -76,7 +76,7 @@ class _Run:
 
     @property
     def kind(self) -> str:
-        """What the source is, in words."""
+        """The kind of source, in words."""
         if self.source is None:
             return "--matmul"
         if self.source.is_dir():
@@ -183,14 +183,14 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
 
 
 def _ran(asked: _Run, say: Progress) -> Run:
-    """Compile and run what was asked; errors name the file or option that they are about."""
+    """Compile and run the request; errors name the file or option that they are about."""
     ports, seed = port_options(asked.options), asked.options["seed"]
     on = asked.options["device"] or asked.options["sim"]
     with about(None):
         arrays = None if asked.files.inputs is None else read_inputs(asked.files.inputs)
         made = _compiled(asked, arrays, ports, say)
         if asked.options["compare"]:
-            made.check_reference()  # not after minutes
+            made.check_reference()  # now, not after minutes
         with about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
         ports |= {name: asked.options[name] for name in ("waves", "base", "host_only")}
@@ -206,8 +206,8 @@ def _ran(asked: _Run, say: Progress) -> Run:
 def _compiled(
     asked: _Run, arrays: dict[str, np.ndarray] | None, ports: dict[str, Any], say: Progress
 ) -> Model:
-    """The compiled source: loaded from a directory, or compiled now."""
-    # The compiler behind it takes time to import.
+    """The source, loaded from a compiled directory or compiled now."""
+    # These import the compiler, which takes time.
     from cosim.session.arguments import function_of
     from heald import session
     from heald.problems import EpilogueSource, Problem
@@ -230,7 +230,7 @@ def _compiled(
         found = model_source(source, options)
         if arrays is not None:
             with about(asked.files.inputs):
-                found.check(arrays, whole=True)  # not after minutes
+                found.check(arrays, whole=True)  # now, not after minutes
     return session.compile(
         found,
         config,
@@ -238,21 +238,21 @@ def _compiled(
         inputs=arrays or {},
         seed=options["seed"],
         after=printer(options["print_after"], options["print_after_all"]),
-        # One operator is compiled in no time.
+        # A single operator compiles instantly.
         progress=say if source is not None else lambda text: None,
         **ports,
     )
 
 
 def _product(options: dict[str, Any]) -> Product:
-    """The product that `--matmul` and the options beside it describe."""
+    """The product that `--matmul` and its options describe."""
     m, k, n = sizes("--matmul", options["matmul"], "MxKxN")
     batch = sizes("--batch", options["batch"], "N or NxN...") if options["batch"] is not None else ()
     return Product(*(m, k, n, *(options[name] for name in _OPERANDS), batch, batch))
 
 
 def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path | None) -> None:
-    """Raise `InputError` unless a file holds A and B as the product takes them."""
+    """Raise `InputError` unless a file holds A and B in the form that the product needs."""
     if sorted(arrays) != ["A", "B"]:
         raise InputError(f"{file}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
     with about(file):
@@ -260,7 +260,7 @@ def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path 
 
 
 def _show(run: Run) -> None:
-    """Cycles and results of a board for people."""
+    """Print a board's cycles and results."""
     table = Table("program", "cycles", "seconds", "stopped by", box=None)
     for result in run.results:
         o = result.observed

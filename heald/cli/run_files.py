@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from heald.run import Run
     from heald.sources import OnnxSource
 
-#: How a message starts that names a file already.
+#: Start of a message that already names a file.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Where a run reads from and writes to, as far as the user asked."""
+    """The files that a run reads and writes, as far as the user named them."""
 
     inputs: Path | None
     outputs: Path | None
@@ -35,7 +35,7 @@ class Files:
     report: Path | None
 
     def check(self) -> None:
-        """Raise `InputError` where something cannot be written, before work is done for it."""
+        """Raise `InputError` for files that cannot be written, before any work is done."""
         taken: dict[Path, str] = {}
         given = [(name, getattr(self, name)) for name in ("outputs", "waves", "trace", "report", "inputs")]
         if self.waves is not None and not is_special(self.waves):
@@ -54,7 +54,7 @@ class Files:
 
 @contextlib.contextmanager
 def about(path: Path | None) -> Iterator[None]:
-    """Errors with the file that they are about, unless they name one, and options as they are called here."""
+    """Prefix errors with the file they are about, unless they name one, and adapt option names."""
     try:
         yield
     except InputError as error:
@@ -64,7 +64,7 @@ def about(path: Path | None) -> Iterator[None]:
 
 
 def read_inputs(path: Path, source: OnnxSource | None = None) -> dict[str, np.ndarray]:
-    """Arrays by name out of an .npz file, which a model takes. Raises `InputError`."""
+    """Read arrays by name from an .npz file, for a model. Raises `InputError`."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
     if path.is_dir():
@@ -78,7 +78,7 @@ def read_inputs(path: Path, source: OnnxSource | None = None) -> dict[str, np.nd
             for name in arrays.files:
                 found[name] = arrays[name]
     except Exception as error:
-        # Broken files raise errors of many unrelated types; of Python objects NumPy says to trust them.
+        # Broken files raise many types of errors; for Python objects, NumPy suggests to allow pickles.
         why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
         raise InputError(f"{path}: not a readable .npz file: {why}") from None
     with about(path):
@@ -88,13 +88,13 @@ def read_inputs(path: Path, source: OnnxSource | None = None) -> dict[str, np.nd
 
 
 def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Arrays by name as an .npz file."""
+    """Write arrays by name as an .npz file."""
     with atomic(path) as part, part.open("wb") as out:
         np.savez(out, **arrays)  # type: ignore[arg-type]
 
 
 def write(run: Run, files: Files) -> None:
-    """Write what was asked for."""
+    """Write the requested files."""
     if files.outputs is not None:
         write_outputs(files.outputs, run.outputs)
     if files.trace is not None:

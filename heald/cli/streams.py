@@ -1,4 +1,4 @@
-"""The standard streams of a command, whatever state they are in."""
+"""The standard streams of a command, in whatever state they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import io
 import os
 import sys
 
-#: What errors of standard output have as the name of their file.
+#: File name in errors of standard output.
 STDOUT = "standard output"
 
 
 class _Output(io.FileIO):
-    """Standard output; its errors say whose they are."""
+    """Standard output whose errors carry its name."""
 
     def write(self, data: object, /) -> int:
         """Write bytes."""
@@ -24,16 +24,16 @@ class _Output(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make the standard streams such that every text can be written, and errors of standard output be told.
+    """Set up the standard streams: any text can be written, and errors of standard output are recognised.
 
-    A stream that is closed gets a descriptor that nothing can be written to: a file that is opened later must
-    not become standard output.
+    A closed stream gets a descriptor that cannot be written to, so that no file opened later becomes standard
+    output.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free is this one.
+            # This takes the lowest free number, which is the stream's.
             os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -43,11 +43,11 @@ def open_streams() -> None:
         raw = io.BufferedWriter(_Output(1, "w", closefd=False))
         sys.stdout = io.TextIOWrapper(raw, encoding, "replace", line_buffering=lines)
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="replace")  # a terminal without some sign gets the rest
+        sys.stderr.reconfigure(errors="replace")  # replaces characters that the terminal lacks
 
 
 def leave_streams() -> None:
-    """Let go of text that cannot be written: Python would complain of it once more at its end."""
+    """Drop text that cannot be written; Python would report it once more at exit."""
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()

@@ -89,7 +89,7 @@ def command(
         return
     if matmul is None and (rest["transpose_a"] or rest["transpose_b"]):
         raise InputError("--transpose-a and --transpose-b go with --matmul, not with a file")
-    # The compiler behind it takes time to import.
+    # This imports the compiler, which takes time.
     from cosim.session.tiling import plan_for_machine
     from heald.session import memories as memories_of
 
@@ -121,7 +121,7 @@ def _shape(problem: str | None, matmul: str | None, options: dict[str, Any]) -> 
 
 
 def shape_of(name: str) -> Product | Convolution:
-    """The shape in a JSON file: m, k and n, or conv."""
+    """Read a shape from a JSON file: m, k and n, or conv."""
     values = _read(name)
     place = _place(name)
     for key in values:
@@ -129,7 +129,7 @@ def shape_of(name: str) -> Product | Convolution:
             raise InputError(
                 f"{place}: {shown_name(key)} comes from the machine with --hw; the file holds m, k, n or conv"
             )
-    # A machine that any shape fits: only the shape is read.
+    # Only the shape is read, so the machine is one that fits any shape.
     filler = dict.fromkeys(REQUIRED, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
     given = TilingProblem.from_dict(values | filler, place)
     return given.conv or Product(given.m, given.k, given.n)
@@ -144,7 +144,7 @@ def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
 
 
 def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> None:
-    """The plan for people: a row per matrix or loop, then the reason."""
+    """Print the plan: a row per matrix or loop, then the reason."""
     console.print()
     what = ""
     if problem.conv is not None:
@@ -170,7 +170,7 @@ def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> Non
 
 
 def _render_machine(made: MachinePlan, console: Console) -> None:
-    """What the machine makes of the plan."""
+    """Print the machine's prediction for the plan."""
     e, c = made.estimate, made.config
     console.print()
     kind = "exactly" if made.exact else "about"

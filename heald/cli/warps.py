@@ -92,7 +92,7 @@ def command(
 
 
 def _check(program: Program, config: MachineConfig) -> None:
-    """Raise `IRError` for a warp that the machine does not have, and for what no producer ever feeds."""
+    """Raise `IRError` for a warp that the machine does not have, and for data that no producer writes."""
     for s in instructions(program):
         if s.warp is not None and s.warp >= config.warps:
             found = f"{s.label} on warp {s.warp}: warps must be at least {s.warp + 1}, not {config.warps}"
@@ -103,7 +103,7 @@ def _check(program: Program, config: MachineConfig) -> None:
 
 @contextlib.contextmanager
 def _told(option: str) -> Iterator[None]:
-    """Errors with the option that they are about."""
+    """Prefix errors with the option that they are about."""
     try:
         yield
     except (InputError, ValueError) as error:
@@ -111,7 +111,7 @@ def _told(option: str) -> Iterator[None]:
 
 
 def _render(made: Warped) -> None:
-    """Edges with their channels, then the programs."""
+    """Print edges with their channels, then the programs."""
     console = stdout()
     table = plain_table("edge", "kind", "channel")
     kinds = [(e.source, e.sink, "data" if e.data else "resource", e.kept) for e in made.entries]
@@ -133,7 +133,7 @@ def _render(made: Warped) -> None:
             Text(f"{count}; correct ({verdict.method}): {verdict.dependences:,} dependences enforced")
         )
     else:
-        # What could not be shown is not known to be wrong.
+        # What could not be proved is not known to be wrong.
         console.print(Text(f"{count}; {'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
         for line in verdict.schedule:
             console.print(Text(f"  {line}"))

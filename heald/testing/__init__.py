@@ -1,1 +1,1 @@
-"""Random models, problems and graphs for tests and measurements, which import nothing from each other."""
+"""Random models, problems and graphs, for tests and measurements, which import nothing from each other."""

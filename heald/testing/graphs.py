@@ -1,4 +1,4 @@
-"""Generated graphs of opaque operators, local like those of real loops."""
+"""Random graphs of opaque operators, with the locality of real loops."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import random
 
 from sw.dfg.graph import DATA, Edge, Graph, Node
 
-#: Share of loads and stores, and how many operators back operands come from.
+#: Fraction of loads and stores, and how many operators back operands come from.
 MEMORY, WINDOW = 0.12, 12
 
 
 def generated(size: int, seed: int, parts: int = 1) -> Graph:
-    """A graph of about `size` operators in parts that are not joined; some values go to the next turn."""
+    """A graph of about `size` operators in `parts` separate parts; some values go to the next iteration."""
     rng = random.Random(seed)
     nodes: list[Node] = []
     edges: list[Edge] = []

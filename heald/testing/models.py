@@ -15,13 +15,13 @@ from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
 BYTES = ("int8", "uint8")
-#: Most elements of a tensor, and multiplications of a product: a second of simulation at most.
+#: Limits on elements of a tensor and multiplications of a product: at most a second of simulation.
 MOST_ELEMENTS, MOST_MACS = 6_000, 200_000
-#: Deviation of the elements of a type of 8 bits that is used as a whole.
+#: Standard deviation of elements that use the full range of an 8-bit type.
 _SPREAD = 74.0
 
 
-#: Types of elements as onnxruntime names them.
+#: ONNX's numbers of element types, by onnxruntime's names.
 _TYPES = {
     **{"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6},
     **{"tensor(bool)": 9, "tensor(uint32)": 12},
@@ -29,7 +29,7 @@ _TYPES = {
 
 
 class Builder:
-    """A quantised model, node by node; every node, constant and input gets a name of its own."""
+    """Builds a quantised model node by node; every node, constant and input gets its own name."""
 
     def __init__(self, seed: int = 0):
         self.rng = np.random.default_rng(seed)
@@ -38,45 +38,45 @@ class Builder:
         self.inputs: list[Any] = []
 
     def constant(self, array: Any, dtype: Any = None) -> str:
-        """The name of a constant."""
+        """Add a constant; returns its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(array, dtype), name))
         return name
 
     def input(self, shape: Sequence[int], element: str = "int8") -> str:
-        """The name of an input."""
+        """Add an input; returns its name."""
         name = f"x{len(self.inputs)}"
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
         self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
         return name
 
     def ops(self, op: str, *inputs: str, count: int, domain: str = "", **attributes: Any) -> list[str]:
-        """The results of a node that has several."""
+        """Add a node with several results; returns their names."""
         number = len(self.nodes)
         names = [f"t{number}_{i}" for i in range(count)]
         self.nodes.append(helper.make_node(op, inputs, names, name=f"n{number}", domain=domain, **attributes))
         return names
 
     def op(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """The result of a node."""
+        """Add a node; returns the name of its result."""
         return self.ops(op, *inputs, count=1, domain=domain, **attributes)[0]
 
     def grid(self, element: str, scale: float | None = None) -> tuple[str, str]:
-        """A scale and a zero point, drawn where they are not given."""
+        """Add a scale and a zero point; random if not given."""
         scale = float(np.exp(self.rng.uniform(-5, -1))) if scale is None else scale
         zero = self.rng.integers(-40, 40) + (128 if element == "uint8" else 0)
         return self.constant(scale, np.float32), self.constant(zero, element)
 
     def real(self, name: str, element: str, scale: float | None = None) -> str:
-        """The real numbers of a quantised tensor."""
+        """Dequantise a tensor."""
         return self.op("DequantizeLinear", name, *self.grid(element, scale))
 
     def quantised(self, name: str, element: str, scale: float | None = None) -> str:
-        """A real tensor, quantised."""
+        """Quantise a real tensor."""
         return self.op("QuantizeLinear", name, *self.grid(element, scale))
 
     def model(self, *outputs: str, opset: int = 21) -> onnx.ModelProto:
-        """The model; onnxruntime finds types and shapes of its outputs."""
+        """The model; onnxruntime infers types and shapes of its outputs."""
         import onnxruntime
 
         empty = [helper.make_empty_tensor_value_info(o) for o in outputs]
@@ -94,9 +94,9 @@ class Builder:
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor of 8 bits, or weights, whose `scales` may be one for each element of an `axis`.
+    """An 8-bit tensor, or weights whose `scales` may be one per element of an `axis`.
 
-    `grid` are the names of scale and zero point; `scale` is the largest one.
+    `grid` are the names of scale and zero point; `scale` is the largest scale.
     """
 
     name: str
@@ -114,11 +114,11 @@ class Held:
 
 
 class UnfitError(Exception):
-    """There is no operand for the operator."""
+    """No operand fits the operator."""
 
 
 class Draw:
-    """A model in the making: tensors that operators can read, and those that nobody has read yet."""
+    """A model under construction: tensors that operators can read, and those not yet read."""
 
     def __init__(self, seed: str):
         self.r = random.Random(seed)
@@ -131,11 +131,11 @@ class Draw:
     # Numbers
 
     def size(self, most: int) -> int:
-        """1 to 200, and no more than `most`."""
+        """A random size from 1 to 200, at most `most`."""
         return min(most, self.r.choice([self.r.randint(1, x) for x in (12, 64, 200)]))
 
     def shape(self, rank: int) -> tuple[int, ...]:
-        """A shape of few elements, sizes up to 200 anywhere."""
+        """A random shape with few elements; any axis may have up to 200."""
         left, sizes = MOST_ELEMENTS // 2, []
         for _ in range(rank):
             sizes.append(self.size(left))
@@ -144,42 +144,42 @@ class Draw:
         return tuple(sizes)
 
     def chance(self, share: float) -> bool:
-        """True with that probability."""
+        """True with this probability."""
         return self.r.random() < share
 
     def spread(self, depth: int, *factors: Held) -> float:
-        """A scale for sums of so many products, with which results fill most of a type or leave it."""
+        """A scale for sums of `depth` products, with which results fill most of a type or exceed it."""
         scale = math.prod(x.scale for x in factors)
         return scale * _SPREAD**2 * math.sqrt(depth) / self.r.uniform(20, 100)
 
     # Tensors
 
     def out(self, shape: Iterable[int], scale: float | None = None, element: str | None = None) -> Held:
-        """A tensor whose name comes later; what is not given is drawn."""
+        """A tensor without a name yet; what is not given is random."""
         element = element or self.r.choice(BYTES)
         scale = math.exp(self.r.uniform(-5, -1)) if scale is None else scale
-        # The zero point is mostly near the middle, sometimes at an end.
+        # Mostly near the middle, sometimes at an end.
         zero = self.r.choice([0, self.r.randint(-40, 40), self.r.randint(-40, 40), -128, 127])
         zero += 128 if element == "uint8" else 0
         grid = self.b.constant(scale, np.float32), self.b.constant(zero, element)
         return Held("", tuple(shape), element, float(np.float32(scale)), grid)
 
     def named(self, held: Held, name: str, shape: Iterable[int] | None = None) -> Held:
-        """The same with a name, or another shape, for later operators."""
+        """The tensor with a name, and maybe another shape, made available to later operators."""
         made = replace(held, name=name, shape=held.shape if shape is None else tuple(shape))
         self.pool.append(made)
         self.unread.append(name)
         return made
 
     def input(self, shape: Sequence[int]) -> Held:
-        """An input of 8 bits, or of real numbers that are quantised first."""
+        """An 8-bit input, or a real one that is quantised first."""
         held = self.out(shape)
         if self.chance(0.2):
             return self.named(held, self.b.op("QuantizeLinear", self.b.input(shape, "float32"), *held.grid))
         return self.named(held, self.b.input(shape, held.element))
 
     def constant(self, shape: Sequence[int], element: str | None = None) -> Held:
-        """A constant of 8 bits."""
+        """An 8-bit constant."""
         held = self.out(shape, element=element)
         limits = np.iinfo(held.element)
         values = self.b.rng.integers(limits.min, limits.max, shape, endpoint=True)
@@ -197,22 +197,22 @@ class Draw:
         return replace(held, scale=max(several), grid=grid, scales=several, axis={"axis": axis})
 
     def numbers(self, shape: Sequence[int], low: float, high: float) -> str:
-        """Real constants."""
+        """Random real constants."""
         return self.b.constant(self.b.rng.uniform(low, high, shape), np.float32)
 
     def integers(self, count: int, most: int) -> str:
-        """Constants of 32 bits."""
+        """Random 32-bit constants."""
         return self.b.constant(self.b.rng.integers(-most, most, count), np.int32)
 
     def pick(self, fits: Callable[[Held], bool], make: Callable[[], Sequence[int]]) -> Held:
-        """A tensor that fits, recent ones first, or a new input of the shape that is made."""
+        """A tensor that fits, preferably recent, or a new input with the shape from `make`."""
         found = [h for h in self.pool if fits(h)]
         if found and self.chance(0.9):
             return found[-1] if self.chance(0.6) else self.r.choice(found)
         return self.input(make())
 
     def ranked(self, least: int) -> Held:
-        """A tensor with so many axes or more."""
+        """A tensor with at least `least` axes."""
         return self.pick(
             lambda h: len(h.shape) >= least, lambda: self.shape(self.r.randint(max(1, least), 4))
         )
@@ -220,41 +220,41 @@ class Draw:
     # Nodes
 
     def read(self, held: Held) -> str:
-        """The name of a tensor that an operator reads."""
+        """Mark a tensor as read; returns its name."""
         if held.name in self.unread:
             self.unread.remove(held.name)
         return held.name
 
     def real(self, held: Held) -> str:
-        """The real numbers of a tensor."""
+        """Dequantise a tensor; it counts as read."""
         return self.b.op("DequantizeLinear", self.read(held), *held.grid, **held.axis)
 
     def bias(self, name: str, x: Held, w: Held) -> str:
-        """The real numbers of a constant of whole numbers that is added to products of two tensors."""
+        """Dequantise an integer constant that is added to products of two tensors."""
         scales = np.float32(x.scale) * np.array(w.scales, np.float32)
         axis: dict[str, Any] = {"axis": 0} if len(scales) > 1 else {}
         scale = self.b.constant(scales if axis else scales[0], np.float32)
         return self.b.op("DequantizeLinear", name, scale, **axis)
 
     def quantised(self, real: str, shape: Iterable[int], scale: float) -> Held:
-        """A real result on a grid."""
+        """Quantise a real result with this scale."""
         held = self.out(shape, scale)
         return self.named(held, self.b.op("QuantizeLinear", real, *held.grid))
 
     def linear(self, op: str, result: Held, *operands: Held | str, **attributes: Any) -> Held:
-        """A QLinear operator; operands are tensors with their grids, and names; `result` has no name yet."""
+        """Add a QLinear operator and name `result`; `operands` are tensors (with their grids) or names."""
         given: list[str] = []
         for x in operands:
             given += [x] if isinstance(x, str) else [self.read(x), *x.grid]
         return self.named(result, self.b.op(op, *filter(None, given), **attributes))
 
     def view(self, op: str, x: Held, shape: Iterable[int], *lists: Iterable[int], **attributes: Any) -> Held:
-        """Elements of a tensor in another place; `lists` are further inputs."""
+        """Add an operator that moves elements of a tensor; `lists` are further inputs."""
         given = [self.b.constant(list(values), np.int64) for values in lists]
         return self.named(x, self.b.op(op, self.read(x), *given, **attributes), shape)
 
     def model(self) -> onnx.ModelProto:
-        """The model: what nobody read is an output, and sometimes something else."""
+        """The model: tensors that nothing read are outputs, and sometimes others."""
         outputs = [*self.outputs, *self.unread]
         outputs += [h.name for h in self.pool if h.name not in outputs and self.chance(0.1)]
         given = {i.name for i in self.b.inputs}
@@ -284,11 +284,11 @@ def draw(
 
 
 def need(fits: bool) -> None:
-    """Give the operator up unless its operands fit."""
+    """Raise `UnfitError` unless the operands fit."""
     if not fits:
         raise UnfitError
 
 
 def linear(x: Held, w: Held) -> bool:
-    """Whether onnxruntime's QLinear products take these types; the result has the first one's."""
+    """Whether onnxruntime's QLinear products support these types; the result has the first one's."""
     return x.element == "uint8" or w.element == "int8"

@@ -1,4 +1,4 @@
-"""The operators of random models, by kind: each adds nodes that read tensors and make new ones."""
+"""The operators of random models by kind: each adds nodes that read tensors and produce new ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = ("Sigmoid", "Tanh", "Erf", "HardSigmoid", "Softsign", "Sign")
 
 
 def _columns(d: Draw, rows: int, depth: int) -> int:
-    """How many columns a product may have."""
+    """A random number of columns for a product."""
     most = min(MOST_ELEMENTS // rows, MOST_ELEMENTS // depth, MOST_MACS // (rows * depth))
     need(most > 0)
     return d.size(most)
@@ -41,7 +41,7 @@ def matmul(d: Draw) -> None:
 
 
 def gemm(d: Draw) -> None:
-    """A product of matrices with a bias of whole numbers."""
+    """A matrix product with an integer bias."""
     x = d.pick(lambda h: len(h.shape) == 2, lambda: d.shape(2))
     trans_a = d.chance(0.2)
     rows, depth = reversed(x.shape) if trans_a else x.shape
@@ -60,7 +60,7 @@ def gemm(d: Draw) -> None:
 
 
 def batched(d: Draw) -> None:
-    """A product of two tensors that are computed, with batch axes that may broadcast."""
+    """A product of two computed tensors, with batch axes that may broadcast."""
     a = d.ranked(2)
     depth, rows = a.shape[-1], a.elements // a.shape[-1]
     same = [
@@ -86,7 +86,7 @@ def batched(d: Draw) -> None:
 
 
 def heads(d: Draw) -> None:
-    """Attention of a tensor with itself: heads are views."""
+    """Self-attention of a tensor, with heads as views."""
     steps, count, width = d.r.randint(1, 40), d.r.randint(1, 4), d.r.randint(1, 24)
     x = d.pick(lambda h: h.shape == (1, steps, count * width), lambda: (1, steps, count * width))
     apart = d.b.op("Reshape", d.real(x), d.b.constant([1, steps, count, width], np.int64))
@@ -118,7 +118,7 @@ def residual(d: Draw) -> None:
 
 
 def binary(d: Draw) -> None:
-    """Two tensors, or a tensor and a constant, that broadcast."""
+    """An operator on two tensors, or a tensor and a constant, that broadcast."""
     x = d.ranked(0)
     op = d.r.choice(["Add", "Sub", "Mul", "Max", "Min"])
     if d.chance(0.6):
@@ -136,7 +136,7 @@ def binary(d: Draw) -> None:
 
 
 def table(d: Draw) -> None:
-    """A function of each element."""
+    """An elementwise function."""
     x = d.ranked(0)
     op = d.r.choice(["Relu", "Clip", "Requantise", *UNARY.split()])
     real = d.real(x)
@@ -148,7 +148,7 @@ def table(d: Draw) -> None:
 
 
 def chain(d: Draw) -> None:
-    """A function written with several operators."""
+    """A function composed of several operators."""
     x = d.ranked(0)
     real = d.real(x)
     gate = d.b.op("Sigmoid", d.b.op("Mul", real, d.b.constant(1.702, np.float32)))
@@ -175,7 +175,7 @@ def layernorm(d: Draw) -> None:
 
 
 def integer(d: Draw) -> None:
-    """A product of whole numbers: an output as it is, with a bias, or scaled."""
+    """An integer product: an output unchanged, with a bias, or scaled."""
     x = d.pick(lambda h: len(h.shape) >= 2, lambda: d.shape(2))
     depth, rows = x.shape[-1], x.elements // x.shape[-1]
     n = _columns(d, rows, depth)

@@ -1,4 +1,4 @@
-"""Products and convolutions: compiled, with least cycles, and drawn at random."""
+"""Products and convolutions: compiled, with lower bounds, and drawn at random."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def compile_problem(
     blocking: Blocking | None = None,
     **options: Any,
 ) -> Compiled:
-    """The program of one product or convolution; `options` as in `sw.compiler.compile_network`.
+    """The program of one product or convolution; `options` are passed to `sw.compiler.compile_network`.
 
-    Where registers, loops or instruction memory do not suffice for the best tiles, the next best are taken.
+    If registers, loops or instruction memory do not suffice for the best tiles, the next best are used.
     """
     chosen = None if blocking is None else {"C": blocking}
     (made,) = compile_network(network_of(problem, name), config, blockings=chosen, **options)
@@ -41,19 +41,19 @@ def compile_problem(
 
 
 def problem_job(program: Compiled, a: np.ndarray, b: np.ndarray, settings: MemorySettings) -> Job:
-    """The job that runs the program of a problem on operands as stored."""
+    """The job that runs a problem's program on operands in their stored layout."""
     return job_of(program, {"A": a, "B": b}, settings)
 
 
 def result(program: Compiled, outcome: Outcome) -> np.ndarray:
-    """What the program of a problem left as its result, int32."""
+    """The int32 result that a problem's program left."""
     return program.outputs["C"].extract(outcome.outputs[0])
 
 
 def bounds(
     problem: Product | Convolution, program: Compiled, bandwidth: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """Least cycles by what limits them: the array (`gemm`) and every port; of images, used pixels."""
+    """Lower bounds of cycles by resource: the array (`gemm`) and every port; of images, the used pixels."""
     config, homes = program.config, program.memory.homes
     tensors = {"load_a": homes["A"], "load_b": homes["B"], "store": homes["C"]}
     moved = {port: home.rows * home.row * home.itemsize for port, home in tensors.items()}
@@ -66,7 +66,7 @@ def bounds(
 
 @dataclass(frozen=True)
 class Case:
-    """One product or convolution, its operands' seed and its memories."""
+    """One product or convolution, the seed of its operands, and its memories."""
 
     problem: Product | Convolution
     settings: MemorySettings
@@ -109,14 +109,14 @@ def draw_convolution(config: MachineConfig, seed: str) -> Case:
 
 
 def _operands(r: random.Random) -> tuple[str, str, int, int]:
-    """Types and zero points of two operands."""
+    """Random types and zero points of two operands."""
     types = [r.choice(["int8", "uint8"]) for _ in "ab"]
     zeros = [r.choice([0, r.randint(*((-128, 127) if t == "int8" else (0, 255)))]) for t in types]
     return types[0], types[1], zeros[0], zeros[1]
 
 
 def memories(config: MachineConfig, r: random.Random) -> MemorySettings:
-    """Random latencies, and for some bandwidths and stalls."""
+    """Memories with random latencies, and sometimes random bandwidths and stalls."""
     return MemorySettings.of(
         config,
         latency={p: r.randint(1, 100) for p in PORTS},

@@ -1,4 +1,4 @@
-"""Operators of random models that move elements, and those on images."""
+"""Operators of random models that move elements, and operators on images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sw.patches import Axis
 
 
 def transpose(d: Draw) -> None:
-    """Axes in another order."""
+    """A permutation of axes."""
     x = d.ranked(2)
     order = list(range(len(x.shape)))
     d.r.shuffle(order)
@@ -21,7 +21,7 @@ def transpose(d: Draw) -> None:
 
 
 def reshape(d: Draw) -> None:
-    """Other axes with the same elements."""
+    """A reshape to other axes with the same elements."""
     x = d.ranked(1)
     how = d.r.choice(["reshape", "flatten", "unsqueeze"])
     if how == "flatten":
@@ -40,7 +40,7 @@ def reshape(d: Draw) -> None:
 
 
 def slices(d: Draw) -> None:
-    """A part of some axes, with steps of any sign."""
+    """A slice of some axes, with steps of any sign."""
     x = d.ranked(1)
     shape, parts = list(x.shape), []
     for axis in d.r.sample(range(len(shape)), d.r.randint(1, min(2, len(shape)))):
@@ -54,7 +54,7 @@ def slices(d: Draw) -> None:
 
 
 def split(d: Draw) -> None:
-    """Two parts of an axis."""
+    """A split of an axis into two parts."""
     x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
     need(x.shape[axis] > 1)
@@ -66,7 +66,7 @@ def split(d: Draw) -> None:
 
 
 def concat(d: Draw) -> None:
-    """Tensors behind each other, on the same grid or brought to one."""
+    """A concatenation of tensors, with the same grid or converted to one."""
     x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
 
@@ -90,7 +90,7 @@ def concat(d: Draw) -> None:
 
 
 def gather(d: Draw) -> None:
-    """One element of an axis (which goes), or an axis repeated."""
+    """A gather of one element of an axis (which is dropped), or of repeated elements."""
     x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
     if d.chance(0.6):
@@ -114,7 +114,7 @@ def gather(d: Draw) -> None:
 
 
 def space(d: Draw) -> None:
-    """Pixels as channels, or channels as pixels."""
+    """Depth to space, or space to depth."""
     block = d.r.choice([2, 3])
 
     def make() -> tuple[int, ...]:
@@ -134,7 +134,7 @@ def space(d: Draw) -> None:
 
 
 def pad(d: Draw) -> None:
-    """More elements around."""
+    """Padding."""
     x = d.ranked(1)
     rank = len(x.shape)
     pads = [d.r.choice([0, 0, 1, d.r.randint(0, 5)]) for _ in range(2 * rank)]
@@ -144,7 +144,7 @@ def pad(d: Draw) -> None:
 
 
 def moves(d: Draw) -> None:
-    """Elements at other places, some of them several times."""
+    """Elements moved to other places, some of them several times."""
     x = d.ranked(2)
     axis = d.r.randrange(len(x.shape))
     how = d.r.choice(["edge", "reflect", "wrap", "gather", "tile", "nearest"])
@@ -176,7 +176,7 @@ def moves(d: Draw) -> None:
 
 
 def where(d: Draw) -> None:
-    """One of two tensors by a constant condition."""
+    """A choice between two tensors by a constant condition."""
     x = d.ranked(1)
     y = d.r.choice([h for h in d.pool if h.shape == x.shape])
     form = [1 if d.chance(0.4) else s for s in x.shape]
@@ -198,7 +198,7 @@ def _image(d: Draw) -> Held:
 
 
 def _window(d: Draw, x: Held, dilated: bool) -> tuple[list[Axis], dict[str, Any]]:
-    """The axes of a window that fits, and the attributes that say so."""
+    """The axes of a window that fits, and its attributes."""
     axes = []
     for size in x.shape[2:]:
         kernel = d.r.choice([1, 2, 3, 3, 5])
@@ -215,7 +215,7 @@ def _window(d: Draw, x: Held, dilated: bool) -> tuple[list[Axis], dict[str, Any]
 
 
 def conv(d: Draw) -> None:
-    """A convolution, with groups, strides, padding, dilation and bias or without."""
+    """A convolution, with or without groups, strides, padding, dilation and bias."""
     x = _image(d)
     axes, window = _window(d, x, True)
     channels, kernel, pixels = x.shape[1], [a.kernel for a in axes], [a.outputs for a in axes]
@@ -238,7 +238,7 @@ def conv(d: Draw) -> None:
 
 
 def pool(d: Draw) -> None:
-    """Maxima or averages of windows."""
+    """Max or average pooling."""
     x = _image(d)
     axes, window = _window(d, x, False)
     need(all(max(a.before, a.after) < a.kernel for a in axes))
@@ -254,7 +254,7 @@ def pool(d: Draw) -> None:
 
 
 def mean(d: Draw) -> None:
-    """The mean of images, or of any axes."""
+    """The mean over the pixels of images, or over any axes."""
     if d.chance(0.5):
         x = _image(d)
         real = d.b.op("GlobalAveragePool", d.real(x))
