@@ -1,13 +1,13 @@
-"""What each stage of the compiler earns: every one off, or in a simpler form, over many programs.
+"""What each stage of the compiler contributes: each one switched off, or simplified, over many programs.
 
     python -m bench.ablation [--set SET ...] [--off NAME ...] [--workers N] [--json]
 
-The layers of `bench.layers`, 40 random products and convolutions, 40 random models, and the 114 programs of
-`bench.hoisting`, compiled by the whole compiler and by one that lacks something. A table for each set has, as
-ratios to the whole compiler's: cycles by the cycle model (of all programs together, and the geometric mean),
-instruction words, registers (the most that a warp names), processor seconds of compiling. Programs that
-cannot be compiled without a stage are counted in `refused`, and in no other column. Every compilation is a
-process of its own, so none finds what another one has kept.
+The programs are the layers of `bench.layers`, 40 random products and convolutions, 40 random models, and the
+114 programs of `bench.hoisting`. Each is compiled by the whole compiler and by compilers that lack something.
+The table of each set has ratios to the whole compiler: cycles by the cycle model (of all programs together,
+and the geometric mean), instruction words, registers (the most that a warp names), and CPU seconds of
+compiling. Programs that do not compile without a stage are counted in `refused`, and in no other column.
+Every compilation is a separate process, so none benefits from another's caches.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
 
-#: Random products and convolutions, and random models.
+#: Numbers of random products, convolutions and models.
 PRODUCTS, CONVOLUTIONS, MODELS = 28, 12, 40
-#: Tiles that a compiler without a planner looks at: the smallest ones.
+#: Number of tiles, the smallest, that a compiler without a planner considers.
 SMALLEST = 16
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a compilation came to: `cycles` is None where it was refused."""
+    """The results of a compilation; `cycles` is None if it was refused."""
 
     cycles: int | None
     words: int = 0
@@ -84,18 +84,18 @@ class Figures:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A compiler that lacks something: `without` says what, `applied` takes it away while it is entered."""
+    """A compiler that lacks something: `without` says what, and the context `applied` removes it."""
 
     name: str
     without: str
     applied: Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-# What is taken away
+# What is removed
 
 
 def _instead(original: Any, substitute: Any) -> contextlib.AbstractContextManager[Any]:
-    """Every module of the compiler that has imported a thing uses another one."""
+    """Replace an object in every module of the compiler that has imported it."""
     stack = contextlib.ExitStack()
     found = [
         (module, name)
@@ -111,7 +111,7 @@ def _instead(original: Any, substitute: Any) -> contextlib.AbstractContextManage
 
 
 def _stages(change: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
-    """The list of stages with each as `change` has it; None leaves it out."""
+    """Replace the list of stages by `change` of each stage; None removes a stage."""
     stages = [made for stage in sw.compiler.PROGRAM_STAGES if (made := change(stage)) is not None]
     return mock.patch.object(sw.compiler, "PROGRAM_STAGES", tuple(stages))
 
@@ -125,7 +125,7 @@ def _replaced(new: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _warps(**options: Any) -> contextlib.AbstractContextManager[Any]:
-    """Another choice of waits and signals."""
+    """Choose waits and signals with other options."""
     return _replaced(AssignWarps(lambda program, config: convert(program, config, **options).program))
 
 
@@ -146,7 +146,7 @@ def _smallest_tiles() -> contextlib.AbstractContextManager[Any]:
 
 
 def _whole_buffers() -> contextlib.AbstractContextManager[Any]:
-    """Dependences of whole buffers instead of the parts that instructions read and write."""
+    """Dependences of whole buffers instead of the regions that instructions read and write."""
     original = sw.dependence.edges.edges
 
     def coarse(program: Program) -> Any:
@@ -165,7 +165,7 @@ def _whole_buffers() -> contextlib.AbstractContextManager[Any]:
 
 
 def _no_overlap() -> contextlib.AbstractContextManager[Any]:
-    """Iterations of the loops of the CGRA one after the other: no modulo schedule."""
+    """No modulo schedule: iterations of CGRA loops run one after the other."""
     original = sw.kernels.mappings.find
 
     def find(*args: Any, **options: Any) -> Any:
@@ -180,7 +180,7 @@ def _no_overlap() -> contextlib.AbstractContextManager[Any]:
 
 
 def _fewer(name: str, value: object) -> contextlib.AbstractContextManager[Any]:
-    """Fewer choices of a loop of the CGRA."""
+    """Restrict the choices for a CGRA loop."""
     return mock.patch.object(sw.kernels.choose, name, value)
 
 
@@ -223,7 +223,7 @@ def layers() -> Iterator[Source]:
 
 
 def problems() -> Iterator[Source]:
-    """Random products and convolutions on three machines by turns."""
+    """Random products and convolutions, on three machines in turn."""
     machines = [load(name) for name in ("default", "test", "lean")]
     for number in range(PRODUCTS + CONVOLUTIONS):
         config = machines[number % len(machines)]
@@ -259,7 +259,7 @@ SETS = {f.__name__: f for f in (layers, problems, models, hoisting)}
 
 
 def registers_of(programs: dict[int, list[int]]) -> int:
-    """The most registers that a warp names, r0 included."""
+    """The most registers that a warp names, including r0."""
     highest = 0
     for words in programs.values():
         for word in words:
@@ -271,7 +271,7 @@ def registers_of(programs: dict[int, list[int]]) -> int:
 
 
 def measured(network: Network, config: MachineConfig, ablation: Ablation) -> Figures:
-    """One network by one compiler."""
+    """One network compiled by one compiler."""
     begin = time.process_time()
     try:
         with ablation.applied():
@@ -287,7 +287,7 @@ def measured(network: Network, config: MachineConfig, ablation: Ablation) -> Fig
 
 
 def _task(task: tuple[str, int, int]) -> tuple[str, int, int, Figures | None]:
-    """One program of a set by one compiler; None for a model of which no network comes."""
+    """One program of a set by one compiler; None for a model that cannot be read as a network."""
     name, number, ablation = task
     _, config, read = list(SETS[name]())[number]
     try:
@@ -300,7 +300,7 @@ def _task(task: tuple[str, int, int]) -> tuple[str, int, int, Figures | None]:
 def run(
     names: Sequence[str], chosen: Sequence[int], workers: int
 ) -> dict[tuple[str, int], dict[int, Figures]]:
-    """Figures by set and program, then by ablation; a process for each."""
+    """Figures by set and program, then by ablation; each in its own process."""
     tasks = [(name, n, a) for name in names for n in range(len(list(SETS[name]()))) for a in chosen]
     found: dict[tuple[str, int], dict[int, Figures]] = {}
     with multiprocessing.get_context("fork").Pool(workers, maxtasksperchild=1) as pool:
@@ -318,7 +318,7 @@ def run(
 
 @dataclass(frozen=True)
 class Ratios:
-    """Figures of a set without something, by those of the whole compiler."""
+    """Figures of a set without something, as ratios to those of the whole compiler."""
 
     name: str
     without: str
@@ -332,7 +332,7 @@ class Ratios:
 
 
 def ratios(found: list[dict[int, Figures]], number: int) -> Ratios:
-    """One row of a table."""
+    """A row of a table."""
     ablation = ABLATIONS[number]
     pairs = [(f[number], f[0]) for f in found if f[0].cycles]
     kept = [(a, b) for a, b in pairs if a.cycles is not None]
@@ -382,7 +382,7 @@ def table(name: str, rows: Sequence[Ratios]) -> Table:
 @click.option("--workers", default=2, show_default=True, help="Compilations at a time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def main(names: tuple[str, ...], off: tuple[str, ...], workers: int, as_json: bool) -> None:
-    """Compile everything without each thing, and print what changes."""
+    """Compile everything without each stage, and print what changes."""
     chosen = [i for i, a in enumerate(ABLATIONS) if i == 0 or not off or a.name in off]
     found = run(names or tuple(SETS), chosen, workers)
     rows = {

@@ -1,9 +1,10 @@
-"""Convolutions of a model inside of it and alone: cycles by the cycle model, and the tiles of both.
+"""Convolutions inside their model and alone: cycles by the cycle model, and the tiles of both.
 
     python -m bench.alone [yolov8n] [resnet50] [--first N] [--count N] [--form FORM] [--hw PRESET]
 
-Alone is a network of nothing but the convolution, with what is fused to it. `--first` and `--count` choose
-operators of the model, those of the machine counted from 0. Exit code 1: one takes more than 3 % more inside.
+Alone means a network with only the convolution and what is fused to it. `--first` and `--count` choose
+operators of the model, counting those on the machine from 0. Exit code 1: one takes over 3 % more cycles
+inside.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from sw.compiler import compile_network
 from sw.graph.host import HostOperator
 from sw.graph.network import ImageConvolution, Network, Operator
 
-#: What a convolution may take more inside of its model, as a share of its cycles alone.
+#: Allowed excess of cycles inside the model, as a fraction of the cycles alone.
 MORE = 0.03
 #: Warps are not checked here.
 UNCHECKED = Verdict(True, "none")
 
 
 def part_of(network: Network, operators: Sequence[Operator]) -> Network:
-    """A network of some of the operators of one; what they read of others is given."""
+    """A network of some operators of another one; tensors that they read from others become inputs."""
     names = dict.fromkeys(v.tensor for o in operators for v in (*o.inputs, o.output))
     tensors = {n: network.tensors[n] for n in names}
     written = dict.fromkeys(o.output.tensor for o in operators)
@@ -68,7 +69,7 @@ def shape_of(o: ImageConvolution) -> str:
 
 
 def tiles_of(part: Part) -> str:
-    """Tiles of a product, and the loop of its epilogue: II for so many elements."""
+    """Tiles of a product, and its epilogue's loop: the II and the elements per iteration."""
     if not isinstance(part, LoweredProduct):
         return ""
     t = part.nest.blocking
@@ -87,7 +88,7 @@ def tiles_of(part: Part) -> str:
 @click.option("--first", default=0, help="First operator.")
 @click.option("--count", default=1 << 16, help="Operators at most.")
 def main(models: tuple[str, ...], form: str, hw: str, first: int, count: int) -> None:
-    """Measure, and compare."""
+    """Measure and compare."""
     config, more = load(hw), 0
     for entry in (e for e in ENTRIES if e.name in (models or ("yolov8n", "resnet50"))):
         network = OnnxSource(entry.name, quantised(entry, form), allow_host=True).network()

@@ -1,14 +1,14 @@
-"""The area model against synthesis: fit, and error on machines that it was not fitted on.
+"""The area model against synthesis: fit it, and measure its error on machines outside the fit.
 
     python -m bench.area --fit ecp5      # synthesise a spread of components, fit, write hw/area/ecp5.json
     python -m bench.area --fit xilinx
     python -m bench.area --fit-clock     # place and route whole machines, fit the clock of ECP5: hours
-    python -m bench.area --fit ecp5 --kind issue --no-whole      # what has changed alone
+    python -m bench.area --fit ecp5 --kind issue --no-whole      # fit only what has changed
     python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
     python -m bench.area --judged 5      # the five smallest of these ten
 
-Synthesis is cached; the first fit takes the better part of an hour on one core. Exit code 1 if the median
-error of a resource is 10 % or more, or the worst 25 % or more.
+Synthesis is cached; the first fit takes most of an hour on one core. Exit code 1 if the median error of a
+resource is 10 % or more, or the worst 25 % or more.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Machines in one piece: those that say what changes when parts are put together, and those that judge.
+#: Machines in one piece: those that measure the effect of joining parts, and those that judge the model.
 JOINED, JUDGED = 4, 10
-#: Presets that are placed and routed for the clock beside the machines that judge, and the most of the device
-#: that these may take: with more of it routing may not end.
+#: Presets that are placed and routed for the clock, beside the judging machines, and the largest fraction of
+#: the device that these may use: beyond it, routing may not end.
 PRESETS, MOST = ("test", "tiny"), 0.66
-#: Kinds of parts that are one component of the RTL: they have their coefficients in common.
+#: Kinds of parts that are one component of the RTL, and share their coefficients.
 ALIKE = (("load_a", "load_b", "load_c"), ("buffer_a", "buffer_b", "scratchpad", "output_buffer"))
-#: Kinds of parts that are smaller where a machine lacks a grid or patches, which they do not know alone: they
-#: are fitted on machines that have both.
+#: Kinds of parts that are smaller in a machine without CGRA or patches, which their features do not show:
+#: they are fitted on machines that have both.
 COMPLETE = ("host", "issue", "store")
-#: Wanted in placements: what the flow asks for.
+#: Clock frequency that the flow requests of placement.
 FREQUENCY_MHZ = 60.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A part of a machine that is to be synthesised."""
+    """A part of a machine to synthesise."""
 
     config: MachineConfig
     part: Part
 
 
 def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfig]:
-    """Random machines; those that are synthesised in one piece are not the largest."""
+    """Random machines; those synthesised in one piece (`whole`) are limited in size."""
     rng = random.Random(seed)
     made: list[MachineConfig] = []
     while len(made) < count:
@@ -118,9 +118,9 @@ def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfi
 
 
 def candidates() -> list[MachineConfig]:
-    """Machines whose parts the fit chooses from, in all sizes that are judged.
+    """Machines from whose parts the fit chooses, in all sizes that are judged.
 
-    With grids as they are and pipelined, and on one of them the fabrics whose kinds lack operations.
+    They include CGRAs as they are and pipelined, and on one machine the fabrics whose kinds lack operations.
     """
     drawn = machines(1, 400, whole=True)
     drawn += [load("tiny", {"cgra": name}) for name in preset_names()]
@@ -129,7 +129,7 @@ def candidates() -> list[MachineConfig]:
 
 
 def spread(kinds: Sequence[str], drawn: Sequence[MachineConfig], most: int) -> list[Sample]:
-    """Parts of some kinds that lie far from each other, more of them than the model has coefficients."""
+    """Parts of some kinds that lie far apart in features, more of them than the model has coefficients."""
     found = {tuple(p.features.values()): Sample(c, p) for c in drawn for p in parts(c) if p.kind in kinds}
     samples = list(found.values())
     points = np.array([[np.log2(1 + v) for v in s.part.features.values()] for s in samples])
@@ -145,9 +145,9 @@ def spread(kinds: Sequence[str], drawn: Sequence[MachineConfig], most: int) -> l
 
 
 def fitted(samples: Sequence[Sample], amounts: Sequence[float]) -> dict[str, float]:
-    """Coefficients of no negative feature that make the relative errors least.
+    """Non-negative coefficients of features that minimise the relative errors.
 
-    Block RAMs that are worked out count as they are where that is right for most samples.
+    If the computed number of block RAMs is right for most samples, it is used as it is.
     """
     from scipy.optimize import nnls
 
@@ -165,7 +165,7 @@ def fitted(samples: Sequence[Sample], amounts: Sequence[float]) -> dict[str, flo
 def in_parallel(
     work: Callable[[T], R], items: Sequence[T], what: str, console: Console, workers: int
 ) -> list[R]:
-    """Results for all items, in their order; the tools run as processes of their own."""
+    """Results for all items, in order; the tools run as separate processes."""
     with ThreadPoolExecutor(workers) as pool:
         results = pool.map(work, items)
         return list(track(results, what, len(items), console=console, transient=True))
@@ -174,7 +174,7 @@ def in_parallel(
 def fit(family: str, console: Console, most: int, workers: int, only: Sequence[str]) -> None:
     """Fit the coefficients of a family and write them, kind by kind. Factors and clock stay as they are.
 
-    With `only`, so do all coefficients but those of these kinds of parts, and of kinds that are alike.
+    With `only`, only the coefficients of these kinds of parts, and of kinds that share them, change.
     """
     drawn = candidates()
     kinds = sorted({p.kind for c in drawn for p in parts(c)})
@@ -193,7 +193,7 @@ def fit(family: str, console: Console, most: int, workers: int, only: Sequence[s
             try:
                 made = verilog(s.config, s.part.kind, s.part.index)
                 return synthesise(made, TOP, family, netlist=False).resources
-            except ToolError as error:  # Yosys has faults that a few shapes meet
+            except ToolError as error:  # Yosys has bugs that a few shapes trigger
                 console.print(f"{s.part.kind}, {dict(s.part.features)}: left out: {error}")
                 return None
 
@@ -223,12 +223,12 @@ def keep(family: str, kinds: Sequence[str], weights: Mapping[str, Mapping[str, M
 
 
 def model_path(family: str) -> Path:
-    """The file of the model of a family."""
+    """The model file of a family."""
     return Path(hw.area.__file__).with_name(f"{family}.json")
 
 
 def clock(console: Console, workers: int) -> dict[str, float]:
-    """Nanoseconds of the longest path by feature of a machine, from machines that are placed and routed."""
+    """Nanoseconds of the longest path per feature of a machine, from machines that are placed and routed."""
     drawn = [c for c in machines(3, JUDGED, whole=True) if hw.area.estimate(c).luts < MOST * LUTS]
     chosen = [*(load(name) for name in PRESETS), *drawn]
 
@@ -264,7 +264,7 @@ def clock(console: Console, workers: int) -> dict[str, float]:
 
 
 def weighed(rows: Sequence[Mapping[str, float]], wanted: Floats) -> dict[str, float]:
-    """Weights of features, none negative, that make relative errors of sums least."""
+    """Non-negative weights of features that minimise the relative errors of sums."""
     from scipy.optimize import nnls
 
     matrix = np.array([list(row.values()) for row in rows])
@@ -273,13 +273,13 @@ def weighed(rows: Sequence[Mapping[str, float]], wanted: Floats) -> dict[str, fl
 
 
 def whole(config: MachineConfig, family: str) -> Mapping[str, int]:
-    """What a machine takes when it is synthesised in one piece."""
+    """Resources of a machine synthesised in one piece."""
     found = synthesise(machine_verilog(config, trace=False), MACHINE, family).resources
     return {r: getattr(found, r) for r in RESOURCES}
 
 
 def factors(family: str, console: Console, workers: int) -> dict[str, float]:
-    """From the sum of the parts to the whole, by resource: the median of some machines."""
+    """Factor from the sum of the parts to the whole, by resource: the median of some machines."""
     ratios: dict[str, list[float]] = {r: [] for r in RESOURCES}
     chosen = machines(2, JOINED, whole=True)
     made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
@@ -291,7 +291,7 @@ def factors(family: str, console: Console, workers: int) -> dict[str, float]:
 
 
 def judge(family: str, console: Console, workers: int, count: int) -> bool:
-    """Errors on machines that the model has not seen, the `count` smallest; whether they are small enough."""
+    """Print errors on the `count` smallest machines outside the fit; returns whether they are acceptable."""
     table = Table("machine", "array", "grid", *(f"{r}: found, estimated" for r in RESOURCES), title=family)
     errors: dict[str, list[float]] = {r: [] for r in RESOURCES}
     drawn = machines(3, JUDGED, whole=True)
@@ -316,7 +316,7 @@ def judge(family: str, console: Console, workers: int, count: int) -> bool:
 
 
 def write(path: Path, values: Mapping[str, object]) -> None:
-    """Make this the model of a family."""
+    """Write the model of a family."""
     path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     hw.area.model.load.cache_clear()
 

@@ -1,11 +1,11 @@
-"""How long the compiler of models takes, and how that grows with the number of operators.
+"""Compile time of models, and how it grows with the number of operators.
 
     python -m bench.compile_time [--operators 10,20,40] [--model FILE.onnx ...] [--hw default]
 
-A chain of matrix products with epilogues, each of the result before it, is compiled for several lengths;
-models, such as an encoder layer, besides. Seconds are those of the processor, by stage, with all mappings on
-disk but nothing else known: everything is compiled once before. `exponent` is that of time over operators,
-from one length to the next: 1 is linear.
+Compiles chains of matrix products with epilogues, each product of the previous result, at several lengths,
+and also given models, such as an encoder layer. Shows CPU seconds by stage, with all mappings on disk but all
+other caches empty: everything is compiled once before. `exponent` is the growth of time with operators from
+one length to the next: 1 is linear.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STAGES = tuple(stage.name for stage in PIPELINE)
 
 
 def chain(count: int) -> Network:
-    """So many products, each of the result before it, with bias, requantisation and clamp."""
+    """`count` products, each of the previous result, with bias, requantisation and clamp."""
     rng = np.random.default_rng(count)
     tensors = {"x0": Tensor("x0", (ROWS, COLUMNS), "int8")}
     operators: list[Operator] = []
@@ -60,14 +60,14 @@ def chain(count: int) -> Network:
 
 
 def _requantised(number: int) -> Expression:
-    """The sum and the bias, with a scale of its own for every operator."""
+    """The sum plus bias, requantised with a different scale for every operator."""
     total = Apply("add", (Argument(0), Argument(1)))
     scaled = Apply("mul_shift_round_even", (total, Number(11_000_000 + number), Number(33)))
     return Apply("max", (Apply("min", (scaled, Number(127))), Number(-128)))
 
 
 def measured(network: Network, config: MachineConfig) -> dict[str, float]:
-    """Seconds of the processor by stage; stages end where the compiler shows what they made."""
+    """CPU seconds by stage; a stage ends when the compiler reports its result."""
     seconds = dict.fromkeys(STAGES, 0.0)
     since = time.process_time()
 
@@ -84,7 +84,7 @@ def measured(network: Network, config: MachineConfig) -> dict[str, float]:
 
 
 def _forget() -> None:
-    """Empty all caches of functions."""
+    """Clear all function caches."""
     for found in gc.get_objects():
         if isinstance(found, functools._lru_cache_wrapper):
             found.cache_clear()
@@ -98,7 +98,7 @@ def _networks(operators: Sequence[int], models: Sequence[Path]) -> Iterator[tupl
 
 
 def rows(found: Sequence[tuple[str, int, dict[str, float]]]) -> Iterator[list[str]]:
-    """The cells of every line; exponents between chains that follow each other."""
+    """The cells of every line, with exponents between successive chains."""
     before: tuple[int, dict[str, float]] | None = None
     for name, count, seconds in found:
         total = sum(seconds.values())
@@ -120,7 +120,7 @@ def rows(found: Sequence[tuple[str, int, dict[str, float]]]) -> Iterator[list[st
 )
 @click.option("--hw", default="default", show_default=True)
 def main(operators: str, models: tuple[Path, ...], hw: str) -> None:
-    """Print a table."""
+    """Print the table."""
     config = load(hw).replace(imem_words=16384)
     found = []
     for name, network in _networks([int(n) for n in operators.split(",") if n], models):

@@ -1,11 +1,11 @@
-"""Cycles of known problems and layers by the cycle model, beside those that are on record.
+"""Cycles of known problems and layers by the cycle model, compared with a record.
 
     python -m bench.cycles [--only sync|prediction|hoisting|layers ...] [--record] [--json]
 
-The 38 problems of `bench.sync`, the 96 of `bench.prediction`, the 114 programs of `bench.hoisting`, and three
-layers: BERT (that of `make demo`), BERT-large, a bottleneck of ResNet-50. The record is `bench/cycles.json`:
-cycles, and instruction words of all warps. Exit code 1 where one takes more than a thousandth more cycles, or
-all of a set together take more. `--record` writes what was found as the new record.
+Covers the 38 problems of `bench.sync`, the 96 of `bench.prediction`, the 114 programs of `bench.hoisting`,
+and three layers: BERT (that of `make demo`), BERT-large, and a bottleneck of ResNet-50. The record,
+`bench/cycles.json`, has the cycles and the instruction words of all warps. Exit code 1 if a program takes
+over 0.1 % more cycles, or a set takes more in total. `--record` writes the results as the new record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sw.compiler import compile_network
 from sw.frontend.network import import_model
 
 RECORD = Path(__file__).with_suffix(".json")
-#: Cycles that one program may take more than on record, as a part of them.
+#: Fraction by which a program's cycles may exceed the record.
 TOLERANCE = 0.001
 #: Random products and convolutions per machine in the set `prediction`.
 PRODUCTS, CONVOLUTIONS = 24, 8
@@ -44,7 +44,7 @@ PRODUCTS, CONVOLUTIONS = 24, 8
 
 @dataclass(frozen=True)
 class Figures:
-    """One program: cycles, and the words of all warps."""
+    """One program: cycles, and instruction words of all warps."""
 
     cycles: int
     words: int
@@ -63,7 +63,7 @@ def sync() -> Iterator[Measurement]:
 
 
 def prediction() -> Iterator[Measurement]:
-    """The problems of `bench.prediction`, with the tiles that it takes."""
+    """The problems of `bench.prediction`, with the tiles that it uses."""
     for name in MACHINES:
         config = load(name)
         settings = MemorySettings.of(config, bandwidth={p: config.port_bytes(p) for p in PORTS})
@@ -78,7 +78,7 @@ def prediction() -> Iterator[Measurement]:
 
 
 def hoisting() -> Iterator[Measurement]:
-    """The programs of `bench.hoisting`, by the strategy of the compiler."""
+    """The programs of `bench.hoisting`, with the compiler's own strategy."""
     for registers in (8, 16, 32):
         config = load("default").replace(registers=registers)
         for problem in [*bert(), *resnet()]:
@@ -120,7 +120,7 @@ def _figures(programs: list[Compiled], machine: MachineConfig) -> Figures:
 
 
 def worse(name: str, found: Mapping[str, Figures], record: Mapping[str, Figures]) -> list[str]:
-    """What takes more cycles than on record: single programs of a set, and all of them."""
+    """What takes more cycles than on record: single programs of a set, or the whole set."""
     own = {key: f for key, f in found.items() if key.startswith(f"{name}/") and key in record}
     lines = [
         f"{key}: {f.cycles:,} cycles, {record[key].cycles:,} on record"

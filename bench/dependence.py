@@ -1,4 +1,4 @@
-"""The measurement `python -m tests.fuzz.dependence`, which bench/README.md has the table of."""
+"""Runs `python -m tests.fuzz.dependence`; bench/README.md has its table."""
 
 import runpy
 

@@ -1,11 +1,11 @@
-"""Depthwise convolutions by the cycle model, in bands of rows of outputs and in tiles of output channels.
+"""Depthwise convolutions by the cycle model, in bands of output rows and in tiles of output channels.
 
     python -m bench.depthwise [--hw PRESET] [--sums] [--json]
 
-Kernels of 3 x 3 and 5 x 5 with strides 1 and 2, with bias, scale per channel and Relu, or, with `--sums`,
-with sums as results. `channels` is the form before bands, `compiled` the one that the compiler takes. Shares
-of the array are multiply-accumulates of the convolution by those that the array could have done. `bound` is
-the part that is busy for most of the cycles, and its share of them. Exit code 1: the compiler's takes more.
+Kernels are 3 x 3 and 5 x 5 with strides 1 and 2, with bias, scale per channel and Relu, or, with `--sums`,
+with sums as results. `channels` is the form without bands, `compiled` the compiler's choice. The array's
+share is the convolution's multiply-accumulates as a fraction of the array's peak. `bound` is the part that is
+busy in most cycles, and its share of them. Exit code 1: the compiler's choice takes more cycles.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.frontend.network import import_model
 
-#: Channels, and rows and columns of images.
+#: Channels, and edge length of images.
 IMAGES = (32, 112), (32, 56), (64, 28), (128, 14), (256, 14), (256, 7)
-#: Counters of the parts of the machine.
+#: Counter names of the machine's parts.
 PARTS = {"LOAD_A": "load A", "LOAD_B": "load B", "GEMM": "array", "CGRA": "CGRA", "STORE": "store"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One convolution: cycles of both forms, shares of the array, and what bounds the compiler's one."""
+    """One convolution: cycles of both forms, array shares, and what bounds the compiler's form."""
 
     convolution: str
     channels: int
@@ -51,7 +51,7 @@ class Row:
 
 
 def model(channels: int, size: int, kernel: int, stride: int, sums: bool) -> onnx.ModelProto:
-    """A depthwise convolution with padding: between quantisers, or of whole numbers."""
+    """A depthwise convolution with padding: between quantisers, or with integer sums."""
     rng, out = np.random.default_rng(0), (size - 1) // stride + 1
     form = {"pads": [kernel // 2] * 4, "strides": [stride] * 2, "kernel_shape": [kernel] * 2}
     form["group"] = channels
@@ -82,7 +82,7 @@ def model(channels: int, size: int, kernel: int, stride: int, sums: bool) -> onn
 
 
 def measured(proto: onnx.ModelProto, config: MachineConfig, *, bands: bool) -> tuple[int, str, float]:
-    """Cycles, and the part that is busy for most of them with its share."""
+    """Cycles, and the part that is busy in most of them with its share."""
     (step,) = compile_network(import_model(proto), config, bands=bands)
     assert isinstance(step, Compiled)
     outcome = predict(config, job_of(step, {}, MemorySettings.of(config)), values=False)

@@ -1,4 +1,4 @@
-"""Tile programs around an elementwise launch: products and loads before it, a store behind it."""
+"""Tile programs around an elementwise launch: products and loads before it, a store after it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sw.kernels.choose import Chosen
 from sw.kernels.indices import Key, record_operands
 from sw.tile_programs import bind
 
-#: Steps of the products that fill the accumulator.
+#: Depth of the products that fill the accumulator.
 DEPTH = 24
 
-#: Keys of the records' first words among the bases.
+#: Keys among the bases of the records' first words.
 RECORDS = {"column": "columns", "row": "rows"}
 
 
 @dataclass(frozen=True)
 class ElementwiseProgram:
-    """A program, its buffers in memory, and what the buffer `y` must hold at the end."""
+    """A program, its buffers in memory, and the expected contents of buffer `y` at the end."""
 
     program: Program
     inputs: dict[str, np.ndarray]
@@ -42,7 +42,7 @@ def build(
     seed: int = 0,
     launches: int = 1,
 ) -> ElementwiseProgram:
-    """A tile of rows x width elements; the configuration is brought by a launch of its own."""
+    """A program for a tile of rows x width elements; a separate launch loads the configuration."""
     writer = _Writer(value, chosen, config, rows, width, np.random.default_rng(seed), launches)
     first = writer.program({})
     bound = bind(first, config)
@@ -54,7 +54,7 @@ def build(
 
 
 class _Writer:
-    """Draws what operands hold, then makes the program, once without and once with their places."""
+    """Draws operand values, then writes the program twice: without and then with their addresses."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Writer:
                 self.inputs[name] = self.made.records(follows, {k: parameters[k] for k in wanted})
 
     def expected(self) -> np.ndarray:
-        """What the launch must leave."""
+        """The expected result of the launch."""
         element = self.made.result.element
         return evaluate(self.value, self.operands).astype(element).reshape(-1)
 

@@ -1,7 +1,7 @@
-"""The best blocking by trying every choice: the reference for `plan`, of whose reasoning it uses nothing.
+"""The best blocking by exhaustive search: the reference for `plan`, with which it shares no reasoning.
 
-Every outer order, every piece of whole blocks, K whole and K split. `search` is the plain form, `search_fast`
-the same with arrays.
+It tries every outer order, every piece of whole blocks, K whole and K split. `search` is the plain form,
+`search_fast` the same with arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXACT = 1 << 62
 
 @dataclass(frozen=True)
 class Found:
-    """The best of all choices; `ticks` and `loaded` (bytes) are the same for every equally good choice."""
+    """The best choice; `ticks` and `loaded` (bytes) are the same for all equally good choices."""
 
     ticks: int
     split_k: bool
@@ -35,7 +35,7 @@ class Found:
 
     @property
     def key(self) -> tuple[int, bool, int, int, str]:
-        """What choices are compared by, the better is less: K whole counts no balance."""
+        """The key of comparison, less is better; with K whole, balance does not count."""
         return self.ticks, self.split_k, self.loaded, 0 if not self.split_k else self.imbalance, self.order
 
 
@@ -49,7 +49,7 @@ def search(problem: TilingProblem) -> Found:
 
 
 def _choices(p: TilingProblem, inside_kernels: bool) -> Iterator[Found]:
-    """Every choice that fits, with K whole and with K split; cuts inside kernels only where told."""
+    """Every choice that fits, with K whole and with K split; cuts inside kernels only if `inside_kernels`."""
     for rows in _sizes(p.m, p.block_m):
         for columns in _sizes(p.n, p.block_n):
             for depth in _depths(p, rows, columns, inside_kernels):
@@ -62,7 +62,7 @@ def _choices(p: TilingProblem, inside_kernels: bool) -> Iterator[Found]:
 
 
 def _sizes(size: int, block: int) -> list[int]:
-    """Every number of whole blocks along a dimension, in elements, up to the dimension itself."""
+    """All multiples of the block size along a dimension, in elements, up to the dimension itself."""
     return [*range(block, size, block), size]
 
 
@@ -94,7 +94,7 @@ def _search_arrays(p: TilingProblem, inside_kernels: bool) -> Found | None:
         times(p, p.kernel).load_b * len(row_sizes),
         p.m * p.k * p.elem_bytes * len(column_sizes) + p.pixels * p.kernel * p.elem_bytes * len(row_sizes),
     )
-    # Python's whole numbers have no limit, but are slow in arrays.
+    # Python integers have no limit, but are slow in arrays.
     kind = np.int64 if largest < _EXACT else np.object_
     rows: np.ndarray = np.array(row_sizes, kind)[:, None]
     columns: np.ndarray = np.array(column_sizes, kind)[None, :]
@@ -120,7 +120,7 @@ def _search_arrays(p: TilingProblem, inside_kernels: bool) -> Found | None:
         time_a, time_b = loads_a * once.load_a, loads_b * load_b[cuts - 1]
         ticks = np.maximum(np.maximum(time_a, time_b), once.gemm)
         loaded = loads_a * (p.m * column) + loads_b * (p.pixels * d) * cuts
-        # By ticks, then K whole, then bytes, then balance where K is split.
+        # By ticks, then K whole, then bytes, then balance if K is split.
         left = fits
         for measure in (ticks, (~whole).astype(np.int64), loaded, np.where(whole, 0, abs(time_a - time_b))):
             left = left & (measure == measure[left].min())

@@ -1,12 +1,12 @@
-"""Exploration: how quick a grid is, and how much of its front NSGA-II finds with a quarter of the points.
+"""Exploration: the speed of a grid, and how much of its front NSGA-II finds with a quarter of the points.
 
     python -m bench.explore --grid --model build/bert_encoder.onnx [--executor processes:2] [--storage URL]
     python -m bench.explore --nsga2 --model build/bert_encoder.onnx [--seeds 10] [--storage URL]
 
-The space is that of example 11. `--grid` evaluates all of it, or goes on where an earlier run ended; the time
-is that of the points evaluated now. `--nsga2` searches with as many seeds, points being looked up in the
-finished grid: the same values come out, since nothing in them is random. Its volume is measured from the
-worst values of the whole grid.
+The space is that of example 11. `--grid` evaluates all of it, resuming an earlier run; the time covers only
+the points evaluated now. `--nsga2` searches with several seeds and looks points up in the finished grid,
+which gives the same values, since nothing in them is random. Hypervolumes are measured from the worst values
+of the grid.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 
 SPACE = Path(__file__).resolve().parents[1] / "examples/11_exploration/space.toml"
-#: The share of the grid's points that a search may take, and of its volume that it must find.
+#: Fraction of the grid's points that a search may use (1 / QUARTER), and of its volume that it must find.
 QUARTER, ENOUGH = 4, 0.95
 
 
 @dataclass
 class Known:
-    """Workers that look points up."""
+    """Workers that look points up in the grid."""
 
     points: Mapping[str, Point]
     patience: int = 1
@@ -58,7 +58,7 @@ class Known:
         return 2
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
-        """What the grid found."""
+        """The result in the grid."""
         point = self.points[str(fields_of(config))]
         future: Future[Answer] = Future()
         if point.state is State.REFUSED:
@@ -68,19 +68,19 @@ class Known:
         return future
 
     def heard_of(self, task: Future[Answer]) -> str:
-        """Nothing takes long."""
+        """Empty: nothing takes long."""
         return ""
 
     def translate(self, error: BaseException) -> BaseException:
-        """Nothing is ever lost."""
+        """The error itself: no worker is ever lost."""
         return error
 
     def close(self, *, kill: bool) -> None:
-        """Nothing is there to end."""
+        """Does nothing: there are no processes."""
 
 
 def searched(prepared: Prepared, known: Known, trials: int, seed: int) -> list[Point]:
-    """The points that NSGA-II takes."""
+    """The points that NSGA-II chooses."""
     space = prepared.space
     with tempfile.TemporaryDirectory() as folder:
         kept = open_study(f"sqlite:///{folder}/search.db", prepared.name, space, fingerprints(prepared))
@@ -94,7 +94,7 @@ def searched(prepared: Prepared, known: Known, trials: int, seed: int) -> list[P
 
 
 def volume(points: list[Point], grid: list[Point], objectives: Mapping[str, str]) -> float:
-    """The volume of a front in the box of the grid's values."""
+    """The hypervolume of a front in the box of the grid's values."""
     complete = [vector(p.metrics, objectives) for p in grid if p.state is State.COMPLETE]
     best, worst = extremes(complete, len(objectives))
     ranks = ranked(points, objectives)
@@ -103,14 +103,14 @@ def volume(points: list[Point], grid: list[Point], objectives: Mapping[str, str]
 
 
 def tell(progress: Progress) -> None:
-    """A line for every twentieth point."""
+    """Print a line for every twentieth point."""
     done = len(progress.done)
     if done and done % 20 == 0:
         click.echo(f"{progress.known + done} of {progress.target}, {progress.rate:.2f} points/s", err=True)
 
 
 def grid_table(found: Exploration, seconds: float) -> Table:
-    """One line for the grid."""
+    """A line for the grid."""
     table = Table(title="grid", box=None, header_style="dim")
     for title in ("points", "complete", "infeasible", "refused", "front", "seconds", "points/s"):
         table.add_column(title, justify="right")
@@ -121,7 +121,7 @@ def grid_table(found: Exploration, seconds: float) -> Table:
 
 
 def nsga2_table(prepared: Prepared, grid: Exploration, seeds: int) -> tuple[Table, float]:
-    """A line for every seed, and the least share of the grid's volume."""
+    """A line for every seed, and the smallest fraction of the grid's volume."""
     points = list(grid.points)
     known = Known({str(fields_of(prepared.space.machine(p.parameters))): p for p in points if p.metrics})
     known = Known({**known.points, **_refused(prepared, points)})
@@ -142,7 +142,7 @@ def nsga2_table(prepared: Prepared, grid: Exploration, seeds: int) -> tuple[Tabl
 
 
 def _refused(prepared: Prepared, points: list[Point]) -> dict[str, Point]:
-    """Points that the compiler refused; those that cannot be built do not come to workers."""
+    """Points that the compiler refused; those that cannot be built never reach the workers."""
     found = {}
     for point in points:
         if point.state is State.REFUSED:

@@ -1,11 +1,11 @@
-"""Fabrics side by side: the interval of every operator's loop against the LUTs of the PEs.
+"""Fabrics side by side: the II of every operator's loop, and the LUTs of the PEs.
 
     python -m bench.fabrics [FABRIC...] [--hw tiny] [--models N] [--bounds]
 
 The loops are those that the compiler makes for a machine: for the BERT layer of the demo, a bottleneck of
-ResNet-50, and random models of every kind. Each is mapped onto every fabric with the effort that the compiler
-has for it. LUTs are those of the area model. `--bounds` tells the MII alone, which takes no time. Exit code 1
-where a loop finds no place on a fabric.
+ResNet-50, and random models of every kind. Each is mapped to every fabric with the compiler's effort. LUTs
+come from the area model. `--bounds` shows only the MII, which is instant. Exit code 1 if a loop cannot be
+mapped to a fabric.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def models(count: int) -> Iterator[Any]:
 
 
 def loops(config: MachineConfig, count: int, console: Console) -> list[Graph]:
-    """The loops that the compiler takes for them, each structure once."""
+    """The loops that the compiler chooses for the models, each structure once."""
     assert config.cgra is not None
     found: dict[Graph, None] = {}
     for model in track(models(count), "models", console=console):
         try:
             steps = compile_network(import_model(model), config)
-        except InputError:  # What a random model asks for may be refused.
+        except InputError:  # A random model may be refused.
             continue
         for step in steps:
             for part in step.parts if isinstance(step, Compiled) else ():
@@ -70,7 +70,7 @@ def loops(config: MachineConfig, count: int, console: Console) -> list[Graph]:
 
 
 def luts(config: MachineConfig, fabric: Fabric) -> int:
-    """LUTs of all PEs and of their control by the area model of ECP5."""
+    """LUTs of all PEs and their control, by the area model of ECP5."""
     weights = load_model("ecp5").coefficients
     return round(
         sum(
@@ -82,7 +82,7 @@ def luts(config: MachineConfig, fabric: Fabric) -> int:
 
 
 def interval(graph: Graph, fabric: Fabric, bounds: bool) -> int:
-    """The II of a mapping or the MII, 0 where there is none."""
+    """The II of a mapping or the MII; 0 if there is none."""
     try:
         if bounds:
             return bound(graph, fabric).mii

@@ -7,8 +7,8 @@
     python -m bench.fpga --top axi --seeds 4   # behind AXI4; the best of four seeds
     python -m bench.fpga --family xilinx       # 7 series, synthesised only
 
-What was made before is found in the cache, so the table of all presets can be made one by one. Exit code 1 if
-a preset that is placed misses its clock, does not fit, or a tool gives up.
+Earlier results come from the cache, so the table can be completed preset by preset. Exit code 1 if a placed
+preset misses its clock, does not fit, or a tool gives up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLACED = ("tiny", "test")
 def target(
     preset: str, family: str, device: Device, frequency: float, seeds: int, synth_only: bool
 ) -> Target:
-    """Where a preset goes."""
+    """The target of a preset."""
     place = preset in PLACED and family == "ecp5" and not synth_only
     return Target(
         family,
@@ -46,7 +46,7 @@ def target(
 
 
 def row(made: Build, device: Device) -> list[str]:
-    """Cells of the table."""
+    """A row of the table."""
     resources = made.synthesis.resources
     cells = [f"{getattr(resources, field):,}" for field in NAMES]
     cells.append(f"{resources.luts / device.holds.luts:.0%}" if made.target.family == "ecp5" else "")
@@ -79,7 +79,7 @@ def main(
     seeds: int,
     synth_only: bool,
 ) -> None:
-    """Put all presets on FPGAs."""
+    """Build all presets for FPGAs."""
     console, device, failed = Console(width=160), find_device(device_name), False
     title = f"{TOPS[top].module}, {family}" + (
         f", {device.name} at {frequency:g} MHz" if not synth_only else ""
@@ -113,7 +113,7 @@ def main(
 
 
 def _largest(made: Build, count: int = 10) -> list[tuple[str, Resources]]:
-    """The components with most LUTs."""
+    """The components with the most LUTs."""
     return [(part or TOP, r) for part, r in list(grouped(made.synthesis.components).items())[:count]]
 
 

@@ -1,9 +1,9 @@
-"""Resources of grids alone after Yosys' synthesis for ECP5, and the loops and latches that must not be there.
+"""Resources of CGRAs alone after Yosys synthesis for ECP5, and a check for loops and latches.
 
     python -m bench.grid_area                       # mesh4x4 in the machine `test` (several minutes)
     python -m bench.grid_area mesh2x2 mixed4x4      # other fabrics
 
-Exit code 1 if there is a latch or a combinational loop, or products do not become multipliers.
+Exit code 1 if there is a latch or a combinational loop, or if products do not become multipliers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TOP = "grid"
 
 
 def grid_verilog(fabric: str, machine: str = "test") -> str:
-    """Verilog of the grid of a fabric, with the buffers of a machine, top module `grid`."""
+    """Verilog of the CGRA of a fabric, with the buffers of a machine, top module `grid`."""
     from hw.rtl.cgra.grid import Grid
 
     return converted(Grid(load(machine).replace(cgra=load_fabric(fabric))), TOP)
 
 
 def loops_and_latches(folder: Path, text: str) -> str:
-    """What Yosys' check objects to in the flattened design: nothing, or its words."""
+    """Complaints of Yosys' check about the flattened design; empty if there are none."""
     script = f"read_verilog grid.v; hierarchy -top {TOP}; proc; flatten; opt_clean; check -assert; "
     script += "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr"
     (folder / "grid.v").write_text(text, encoding="utf-8")
@@ -47,7 +47,7 @@ def loops_and_latches(folder: Path, text: str) -> str:
 @click.command()
 @click.argument("fabrics", nargs=-1)
 def main(fabrics: tuple[str, ...]) -> None:
-    """Check and synthesise grids."""
+    """Check and synthesise CGRAs."""
     console, failed = Console(width=110), False
     table = Table("fabric", "PEs", *NAMES.values(), "seconds", title="ECP5, the grid alone")
     with tempfile.TemporaryDirectory() as name:

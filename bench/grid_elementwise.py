@@ -1,9 +1,9 @@
-"""Elementwise loops on the grid: cycles per element of a tile, by the cycle model.
+"""Elementwise loops on the CGRA: cycles per element of a tile, by the cycle model.
 
     python -m bench.grid_elementwise [KERNEL ...] [--fabric torus4x4] [--hw default] [--rows 64] [--width 128]
 
-Launches keep their configuration; the cycles of a launch include patches, checks of arrays, prologue and
-epilogue. What the launch leaves is compared with the expression's value. Exit code 1 if anything differs.
+Launches keep their configuration; a launch's cycles include patches, array checks, prologue and epilogue. The
+result is compared with the expression's value. Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def _scaled(value: Expression) -> Expression:
 
 
 def _packed(value: Expression, operand: int) -> Expression:
-    """Mantissa and shift in one word: the shift counts modulo 64."""
+    """Mantissa and shift in one word; the shift counts modulo 64."""
     shift = Argument(operand)
     return _apply("add", _apply("mul_shift_round_even", value, _apply("shr", shift, 6), shift), 3)
 
 
 def _sum(a: Expression, b: Expression) -> Expression:
-    """The sum of two tensors of bytes with scales of their own."""
+    """The sum of two byte tensors with different scales."""
     both = _apply("add", _apply("mul", a, 1_000_003), _apply("mul", b, 2_000_003))
     return _clamp(_apply("add", _apply("mul_shift_round_even", both, 1 << 20, 41), 5))
 
 
 def cases() -> dict[str, Case]:
-    """Expressions and their operands by name."""
+    """Expressions and their operands, by name."""
     x, y = Argument(0), Argument(1)
     biased = _apply("add", x, y)
     product = _apply("mul", _apply("sub", x, 4), _apply("sub", y, 9))
@@ -93,7 +93,7 @@ def prepared(program: ElementwiseProgram, config: MachineConfig) -> PreparedProg
 
 
 def right(program: ElementwiseProgram, run: PreparedProgram) -> bool:
-    """Whether the sequential execution leaves what the expression means."""
+    """Whether the sequential execution produces the expression's value."""
     place = run.compiled.bound.memory["y"]
     found = place.extract(run.expected.memory[place.address : place.address + place.size])
     return np.array_equal(found.reshape(-1), program.expected)
@@ -102,7 +102,7 @@ def right(program: ElementwiseProgram, run: PreparedProgram) -> bool:
 def measured(
     case: Case, chosen: Chosen, config: MachineConfig, rows: int, width: int
 ) -> tuple[int, int, bool]:
-    """Cycles of a launch, those in which it stood frozen, and whether the result is right."""
+    """Cycles of a launch, cycles in which it was frozen, and whether the result is right."""
     found = []
     for launches in (1, 2):
         program = build(case[0], chosen, config, rows, width, launches=launches)

@@ -1,4 +1,4 @@
-"""The measurement `python -m tests.fuzz.grid_graphs`, which bench/README.md has the table of."""
+"""Runs `python -m tests.fuzz.grid_graphs`; bench/README.md has its table."""
 
 import runpy
 

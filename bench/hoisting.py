@@ -1,13 +1,13 @@
-"""What hoisting within a register budget is worth: scalar instructions, registers and cycles.
+"""The benefit of hoisting within a register budget: scalar instructions, registers and cycles.
 
     python -m bench.hoisting [--hw default] [--registers R ...] [--set bert|resnet ...] [--rtl] [--sim cpp]
 
-The address code of ResNet-50's convolutions and BERT-large's products, compiled three times with the same
-tiles: `nothing` computes every value where it is used, `everything` hoists each in the order of the program
-until the registers run out, `ours` chooses what saves most. Scalar instructions are those executed by all
-warps that are no engine operation, wait or signal. Cycles are those of the cycle model, which is exact;
-`--rtl` runs every program on the RTL as well, and compares. Exit code 1 if ours is slower than another in
-any problem, or if the RTL differs.
+Compiles the address code of ResNet-50's convolutions and BERT-large's products three times with the same
+tiles. `nothing` computes every value where it is used, `everything` hoists values in program order until
+registers run out, and `ours` chooses what saves most. Scalar instructions are executed ones of all warps,
+without engine operations, waits and signals. Cycles come from the cycle model, which is exact; `--rtl` also
+runs every program on the RTL and compares. Exit code 1 if ours is slower than another in any problem, or if
+the RTL differs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Measured:
 
 
 def registers(kernel: Compiled) -> int:
-    """The most registers that a warp of the kernel names, r0 included."""
+    """The most registers that a warp of the kernel names, including r0."""
     highest = 0
     for words in kernel.programs.values():
         for word in words:
@@ -83,7 +83,7 @@ def measure(problem: Problem, kernel: Compiled, settings: MemorySettings, rtl: S
 
 
 def compiled(problem: Problem, config: MachineConfig) -> list[Compiled | None]:
-    """The problem by every strategy, with the tiles that ours takes; None where registers do not suffice."""
+    """The problem by every strategy, with the tiles that ours uses; None if registers do not suffice."""
     tiles = part_of(compile_problem(problem, config)).nest.blocking
     made: list[Compiled | None] = []
     for strategy in STRATEGIES:

@@ -1,10 +1,10 @@
-"""Hostile inputs over all commands and kinds of files: none may end in exit code 70, a signal or a hang.
+"""Hostile inputs to all commands and kinds of files: none may end in exit code 70, a signal or a hang.
 
     python -m bench.hostile --count 4000 --jobs 2
 
-Each input runs in a process of its own, with 30 seconds (`--seconds`) and 2 GiB of memory. Right are the
-exit codes 0, 1, 2 and, where the reader of the output went away, 141; exit code 2 comes with one line of at
-most 300 characters. Failing inputs are kept in `build/hostile`. Exit code 1 where there is one.
+Each input runs in its own process, with 30 seconds (`--seconds`) and 2 GiB of memory. Correct exit codes are
+0, 1, 2 and, if the reader of the output went away, 141; exit code 2 comes with one line of at most 300
+characters. Failing inputs are kept in `build/hostile`. Exit code 1 if there are any.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GONE = "reader gone"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `code` is negative for a signal, `late` had to be killed.
+    """How a command ended; `code` is negative for a signal; `late` means that it had to be killed.
 
     `stdout` is where its output went (`Case`).
     """
@@ -52,7 +52,7 @@ class Ended:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it; empty for nothing."""
+        """What is wrong with it; empty if nothing is."""
         if self.late:
             return "no end"
         if self.code not in (0, 1, 2) and (self.code, self.stdout) != (141, GONE):
@@ -68,7 +68,7 @@ class Ended:
 
 
 def ended(given: Case, folder: Path, limit: float) -> Ended:
-    """Run a command, for `limit` seconds at most, in a process of its own that has this one's modules."""
+    """Run a command for at most `limit` seconds, in a forked process that shares the loaded modules."""
     for name, data in given.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def ended(given: Case, folder: Path, limit: float) -> Ended:
 
 
 def _become(given: Case, folder: Path) -> None:
-    """Turn this process, a copy of the one that measures, into the command."""
+    """Turn this process, a fork of the measuring one, into the command."""
     code = 99
     try:
         os.setsid()
@@ -130,7 +130,7 @@ def _become(given: Case, folder: Path) -> None:
 
 
 def open_again(stdout: bool) -> None:
-    """Python's streams on what their descriptors are now."""
+    """Reopen Python's streams on the current descriptors."""
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False) if stdout else None  # type: ignore[assignment]
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
@@ -179,7 +179,7 @@ def _work(seed: int, numbers: range, good: Good, kinds: Sequence[str], seconds: 
 @click.option("--jobs", default=1, show_default=True, help="Inputs at a time.")
 @click.option("--seconds", "limit", default=30.0, show_default=True, help="Seconds that an input may take.")
 def main(count: int, seed: int, first: int, kinds: tuple[str, ...], jobs: int, limit: float) -> None:
-    """Try to break the command line; exit code 1 where that works."""
+    """Try to break the command line; exit code 1 if that succeeds."""
     KEPT.mkdir(parents=True, exist_ok=True)
     good = good_files()
     pipes = []

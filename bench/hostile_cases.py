@@ -1,4 +1,4 @@
-"""Hostile inputs as commands: for each kind of file the commands that read it (`bench.hostile`)."""
+"""Hostile inputs as commands: for each kind of file, the commands that read it (`bench.hostile`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def good_files() -> Good:
-    """Files that all commands take."""
+    """Valid files for all commands."""
     from cosim.session.network import compile_model
     from heald import bundle
     from heald.sources import OnnxSource
@@ -75,7 +75,7 @@ def _graph() -> Any:
 
 
 def _said(*arguments: str, code: int | None = 0) -> str:
-    """What a command prints, called in this process, which so has the modules that it needs."""
+    """Output of a command called in this process, which thus loads the modules that commands need."""
     from heald.cli import call
 
     out = io.StringIO()
@@ -248,7 +248,7 @@ def _words(r: random.Random, good: Good) -> Case:
 def _space(r: random.Random, good: Good) -> Case:
     files = {
         "space.toml": inputs.damaged_text(r, good.texts["space"][0]).encode(errors="replace"),
-        # Workers take seconds to start; those of good models have tests of their own.
+        # Workers take seconds to start; those of good models have their own tests.
         "model.onnx": inputs.damaged_bytes(r, r.choice(good.models))[:-1],
     }
     extra = {
@@ -278,7 +278,7 @@ def _others(r: random.Random, good: Good) -> Case:
     return Case("options", [command, *inputs.options(r, pairs)], {"machine.toml": b"rows = 4"})
 
 
-#: Makers of inputs with their shares.
+#: Makers of inputs with their weights.
 MAKERS: Mapping[Maker, int] = {
     _model: 28,
     _bundle: 22,
@@ -297,7 +297,7 @@ MAKERS: Mapping[Maker, int] = {
 
 
 def makers_of(kinds: Sequence[str]) -> dict[Maker, int]:
-    """The makers of some kinds, of all by default, with their shares."""
+    """The makers of some kinds (by default all), with their weights."""
     return {make: share for make, share in MAKERS.items() if not kinds or make.__name__[1:] in kinds}
 
 
@@ -305,7 +305,7 @@ def case(seed: int, number: int, good: Good, makers: Mapping[Maker, int]) -> Cas
     """One input; the same for the same numbers and makers."""
     r = random.Random(f"{seed}/{number}")
     made = r.choices(list(makers), list(makers.values()))[0](r, good)
-    # No argument of a program has a null character.
+    # Program arguments cannot contain null characters.
     made.arguments = [a.replace("\0", "") for a in made.arguments]
     made.stdout = r.choice(("full", "closed", "reader gone")) if r.random() < 0.03 else "file"
     return made

@@ -1,4 +1,4 @@
-"""Hostile inputs: good files of every kind, damaged, and options that nobody means (`bench.hostile`)."""
+"""Hostile inputs: damaged files of every kind, and options that make no sense (`bench.hostile`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-#: Values that stand where others are expected.
+#: Values put in place of expected ones.
 WHOLE = (
     0,
     -1,
@@ -79,7 +79,7 @@ Draw = random.Random
 
 
 def damaged_bytes(r: Draw, data: bytes) -> bytes:
-    """Bytes cut off, changed, repeated, put in or left out."""
+    """Truncate, change, repeat, insert or drop bytes."""
     how, at = r.randrange(7), r.randrange(len(data) + 1)
     size = min(len(data), r.choice((1, 2, 8, 100, 5000)))
     if how == 0:
@@ -102,7 +102,7 @@ def damaged_bytes(r: Draw, data: bytes) -> bytes:
 
 
 def odd_value(r: Draw, like: Any = None) -> Any:
-    """A value that nobody expects, sometimes of the same kind."""
+    """An unexpected value, sometimes of the same kind."""
     if isinstance(like, int) and r.random() < 0.5:
         return like + r.choice((-1, 1, -like, like, 10**6))
     how = r.random()
@@ -118,7 +118,7 @@ def odd_value(r: Draw, like: Any = None) -> Any:
 
 
 def damaged_json(r: Draw, text: str) -> str:
-    """JSON with some values changed, left out, or given twice."""
+    """JSON with some values changed, dropped, or duplicated."""
     value = {"": json.loads(text)}
     for _ in range(r.choice((1, 1, 1, 2, 5))):
         places = list(_places(value))
@@ -163,7 +163,7 @@ _WORDS = (
 
 
 def damaged_text(r: Draw, text: str) -> str:
-    """A text with words or lines changed, left out, repeated or exchanged."""
+    """A text with words or lines changed, dropped, repeated or swapped."""
     for _ in range(r.choice((1, 1, 2, 4))):
         if r.random() < 0.35:
             lines = text.splitlines(keepends=True) or [""]
@@ -196,7 +196,7 @@ def damaged_text(r: Draw, text: str) -> str:
 
 
 def damaged_model(r: Draw, data: bytes) -> bytes:
-    """A model with nodes, tensors, shapes, types or names changed, or a file that is none any more."""
+    """A model with nodes, tensors, shapes, types or names changed, or a file that is no model."""
     if r.random() < 0.2:
         return damaged_bytes(r, data)
     proto = onnx.load_model_from_string(data)
@@ -307,7 +307,7 @@ def _head(r: Draw, proto: Any) -> None:
 
 
 def damaged_bundle(r: Draw, files: dict[str, bytes]) -> dict[str, bytes]:
-    """A compiled directory with a file changed, whose hash mostly fits."""
+    """A compiled directory with a changed file, whose hash mostly fits."""
     made = dict(files)
     for _ in range(r.choice((1, 1, 1, 2))):
         name = r.choice(
@@ -340,7 +340,7 @@ def damaged_bundle(r: Draw, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def damaged_arrays(r: Draw, data: bytes) -> bytes:
-    """An .npz file that is damaged, or whose arrays are others."""
+    """An .npz file that is damaged, or holds other arrays."""
     if r.random() < 0.4:
         return damaged_bytes(r, data)
     with np.load(io.BytesIO(data)) as held:
@@ -354,11 +354,11 @@ def damaged_arrays(r: Draw, data: bytes) -> bytes:
     return out.getvalue()
 
 
-# Programs whose cost grows in other ways than their text.
+# Programs whose cost grows faster than their text.
 def chained_model(r: Draw) -> bytes:
-    """Many operators one behind the other."""
+    """A chain of many operators."""
     op = r.choice(("Add", "Relu", "Sum", "Identity", "Mul"))
-    # Products take long to map to the CGRA, as every loop of so many does.
+    # Products take long to map to the CGRA, like every loop with so many operators.
     count = r.choice((2, 5, 8) if op == "Mul" else (2, 5, 22, 60, 900 if op == "Relu" else 100))
     nodes = [
         helper.make_node(op, [f"t{i}"] * (2 if op in ("Add", "Sum", "Mul") else 1), [f"t{i + 1}"])
@@ -453,7 +453,7 @@ RUN = {
 
 
 def packed(files: dict[str, bytes]) -> str:
-    """Files as JSON, for a failing input that is kept."""
+    """Files as JSON, to keep a failing input."""
     return json.dumps({name: base64.b64encode(data).decode() for name, data in files.items()})
 
 

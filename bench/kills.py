@@ -1,11 +1,11 @@
-"""Commands ended by signals in random moments: nothing may go on running, and nothing half-written may stay.
+"""Commands ended by signals at random moments: no process may keep running, and no partial file may stay.
 
     python -m bench.kills --count 50
 
-Each run begins with an empty cache, so that it generates Verilog, verilates and compiles it, simulates and
-writes a report. A signal of SIGTERM, SIGHUP and SIGINT comes after a random time. Then the exit code must be
-that of the signal (0 only where the command had done all when it came), no process that was started may be
-left, and no temporary file in the cache, beside the report or in TMPDIR. Exit code 1 where that fails.
+Each run begins with an empty cache, so it generates Verilog, verilates and compiles it, simulates, and writes
+a report. SIGTERM, SIGHUP or SIGINT comes after a random time. The exit code must then be that of the signal
+(0 only if the command had finished its work). No started process may be left, and no temporary file in the
+cache, beside the report or in TMPDIR. Exit code 1 if one of these fails.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "HEALD_KILLED"
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-#: Seconds that a command may take to tidy up.
+#: Seconds that a command may take to clean up.
 PATIENCE = 20.0
-#: Seconds after a signal in which a command may end well: it had done all when the signal came.
+#: Seconds after a signal in which a command may still succeed: it had finished when the signal came.
 ENDING = 0.3
-#: Seconds until what has been told to end has ended.
+#: Seconds in which processes told to end must have ended.
 LEAVING = 0.5
-#: What a command does: everything that starts or writes something.
+#: The command: everything that starts a process or writes a file.
 COMMAND = (
     *("run", "--matmul", "5x6x7", "--hw", "test", "--set", "cgra=none", "--sim", "verilator"),
     *("--report", "report.html", "--outputs", "results.npz", "--waves", "waves.fst"),
@@ -41,7 +41,7 @@ WRITTEN = ("report.html", "results.npz", "waves.fst", "waves.gtkw", "waves.sucl"
 
 
 def started_with(mark: str) -> list[int]:
-    """The processes that have a mark in their environment, which those that they start inherit."""
+    """Processes with this mark in their environment, which child processes inherit."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,7 +53,7 @@ def started_with(mark: str) -> list[int]:
 
 
 def left_of(mark: str) -> list[int]:
-    """The processes with a mark that still run after a moment."""
+    """Processes with this mark that still run after a moment."""
     limit = time.monotonic() + LEAVING
     while (left := started_with(mark)) and time.monotonic() < limit:
         time.sleep(0.05)
@@ -61,7 +61,7 @@ def left_of(mark: str) -> list[int]:
 
 
 def end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kill a command and all that it started."""
+    """Kill a command and everything it started."""
     process.kill()
     for pid in started_with(mark):
         with contextlib.suppress(ProcessLookupError):
@@ -71,16 +71,16 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler of a signal; while Python starts and imports, none has."""
+    """Whether a process handles a signal; while Python starts and imports, none does."""
     found = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
     return bool(found and int(found[1], 16) >> (number - 1) & 1)
 
 
 def right(code: int, wanted: int, starting: bool, later: float | None) -> bool:
-    """Whether an exit code is that of a signal, which ended the command `later` seconds after it came.
+    """Whether an exit code is that of a signal, after which the command ended `later` seconds later.
 
-    While it is `starting` the signal itself may end it, which shells tell by the same code. Without `later`
-    the command ended before the signal.
+    While the command is `starting`, the signal itself may end it, which shells report with the same code. If
+    `later` is None, the command ended before the signal.
     """
     if later is None:
         return code == 0
@@ -90,7 +90,7 @@ def right(code: int, wanted: int, starting: bool, later: float | None) -> bool:
 
 
 def one(number: int, seed: int, longest: float) -> tuple[str, str]:
-    """What a run was ended by and when, and what is wrong then; empty for nothing."""
+    """Which signal ended a run and when, and what is wrong then (empty if nothing is)."""
     r = random.Random(f"{seed}/{number}")
     wanted, delay = r.choice(SIGNALS), r.uniform(0.0, longest)
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
@@ -108,7 +108,7 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                # Python ignores SIGINT where a shell runs this in the background, `nohup` ignores SIGHUP.
+                # A shell makes background jobs ignore SIGINT, and `nohup` makes them ignore SIGHUP.
                 preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in SIGNALS] and None,
             )
             later, starting = None, False
@@ -116,7 +116,7 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
                 code = process.wait(delay)
                 what = f"ended before {wanted.name} at {delay:.1f} s"
             except subprocess.TimeoutExpired:
-                # What was said was said by the command, which then has its handlers.
+                # Output comes from the command itself, which then has its handlers.
                 starting = not os.fstat(said.fileno()).st_size and not handles(process.pid, wanted)
                 process.send_signal(wanted)
                 begin = time.monotonic()
@@ -147,7 +147,7 @@ def one(number: int, seed: int, longest: float) -> tuple[str, str]:
 @click.option("--first", default=0, show_default=True, help="Number of the first run.")
 @click.option("--longest", default=30.0, show_default=True, help="Seconds up to which the signal comes.")
 def main(count: int, seed: int, first: int, longest: float) -> None:
-    """End commands in random moments; exit code 1 where one leaves something behind."""
+    """End commands at random moments; exit code 1 if one leaves something behind."""
     failed = ended = 0
     for number in range(first, first + count):
         what, fault = one(number, seed, longest)

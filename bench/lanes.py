@@ -1,10 +1,10 @@
-"""Lanes against LUTs: elements per cycle of the loops that every element of a result takes, by fabric.
+"""Lanes against LUTs: elements per cycle of the loops that every element of a result needs, by fabric.
 
     python -m bench.lanes [FABRIC...] [--hw default]
 
 The loops are epilogues of products and convolutions, a sum of two tensors and a table, as the compiler
-chooses them. Elements per cycle are those of a long launch that nobody disturbs, waits for banks included;
-LUTs are those of the grid by the area model of ECP5. Exit code 1: a configuration does not mean its loop.
+chooses them. Elements per cycle are those of a long undisturbed launch, including waits for banks. LUTs are
+those of the CGRA by the area model of ECP5. Exit code 1: a configuration does not implement its loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sw.kernels.choose import choose
 SUMS, RESULT, BYTES = TileAccess("acc", "int32"), TileAccess("out", "int8"), TileAccess("scratch", "int8")
 ROW, COLUMN = (TileAccess("scratch", "int32", follows, record=True) for follows in ("row", "column"))
 FACTOR = Number(12_345_677)
-#: What the number of columns is a multiple of.
+#: The number of columns is a multiple of this.
 COLUMNS = 32
 
 
@@ -57,7 +57,7 @@ LOOPS: Mapping[str, tuple[Expression, list[TileAccess]]] = {
 @click.argument("fabrics", nargs=-1)
 @click.option("--hw", default="default", show_default=True, help="The machine around the grid.")
 def main(fabrics: tuple[str, ...], hw: str) -> None:
-    """Print a row for each loop, a column for each fabric."""
+    """Print a row for each loop, with a column for each fabric."""
     names = fabrics or ("shared4x4", "vector3x4")
     configs = [load(hw, {"cgra": name}) for name in names]
     wrong: list[str] = []

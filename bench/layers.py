@@ -1,7 +1,7 @@
-"""Whole layers on the RTL: cycles of every operator against its bound, and where the rest goes.
+"""Whole layers on the RTL: cycles of every operator against its lower bound, and where the rest goes.
 
 A layer of BERT-large (sequence 128) and a bottleneck block of ResNet-50 (56 x 56, 256 channels), quantised by
-onnxruntime. Exit code 1: a result or a cycle differs, or the bounds together are below 0.85 of the cycles.
+onnxruntime. Exit code 1: a result or a cycle differs, or the bounds add up to less than 0.85 of the cycles.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hw.config import load
 from sw.frontend.network import import_model
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-#: Least share of the cycles that the bounds must be.
+#: Smallest acceptable fraction of the cycles that the bounds add up to.
 LEAST = 0.85
 
 
 def example(name: str) -> ModuleType:
-    """The program that makes the model of an example."""
+    """The program that makes an example's model."""
     path = EXAMPLES / name / "make_model.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def onnxruntime_results(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What onnxruntime computes, its graph as it is."""
+    """The results of onnxruntime for the unchanged graph."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -104,7 +104,7 @@ def onnxruntime_results(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[st
 
 
 def compared(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
-    """Print how far the results of a layer are from onnxruntime's, in units of the last quantisation."""
+    """Print how far a layer's results are from onnxruntime's, in steps of the last quantisation."""
     values = np.unique(theirs)
     unit = np.diff(values).min() if len(values) > 1 else 1
     apart = np.rint(np.abs(ours.astype(np.float64) - theirs) / unit).astype(int)
@@ -113,7 +113,7 @@ def compared(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
 
 
 def told(name: str, report: ModelRun) -> bool:
-    """Print the table of a layer; whether all holds."""
+    """Print the table of a layer; returns whether all checks passed."""
     table = Table(title=name)
     for column in ("operator", "kind", "cycles", "bound", "by", "bound/cycles", "lost", "of all lost"):
         table.add_column(column, justify="left" if column in ("operator", "kind", "by") else "right")

@@ -1,11 +1,11 @@
-"""Measures the mapper: intervals and times of the benchmark graphs beside Morpher's, and large grids.
+"""Measures the mapper: IIs and times of the benchmark graphs beside Morpher's, and large fabrics.
 
     python -m bench.mapping [--fabric NAME]... [--cold] [--seeds N] [--scale [--efforts N]]
 
-Graphs are those in tests/data/dfg, memory ports in the left column. Times are seconds of the wall and of the
-processor. `--cold` first measures a process with an empty cache of compiled code. `--scale` maps generated
-and unrolled graphs on larger grids, through groups of PEs and flat, with equal budgets: it shows the least
-interval and when each of both had reached the one that both reach. Exit code 1 if a mapping is wrong.
+The graphs are those in tests/data/dfg, with memory ports in the left column. Times are wall and CPU seconds.
+`--cold` first measures a process with an empty cache of compiled code. `--scale` maps generated and unrolled
+graphs to larger fabrics, through groups of PEs and flat, with equal budgets. It shows the smallest II, and
+when each reached the best II that both reach. Exit code 1 if a mapping is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sw.dfg.json import load_graph
 from sw.dfg.unroll import unroll
 
 DFG = Path(__file__).parents[1] / "tests/data/dfg"
-#: Morpher 2026-11 on a mesh of nearest neighbours: II and seconds, as measured beside other work.
+#: Morpher 2026-11 on a nearest-neighbour mesh: II and seconds, measured beside other work.
 MORPHER = {
     "sum": "1, 1.4",
     "mac": "1, 1.6",
@@ -50,7 +50,7 @@ MORPHER = {
     "atax": "5, 42.5",
     "2mm": "none in 60 s",
 }
-#: Grid edge and graphs: file and times unrolled, or operators and parts of a generated one.
+#: Fabric edge and graph: file and unroll factor, or operators and parts of a generated one.
 SCALE: tuple[tuple[int, str, int], ...] = (
     (8, "bicg_unroll3", 4),
     (8, "dct", 3),
@@ -65,13 +65,13 @@ _COLD = "from bench.mapping import first; first()"
 
 
 def first() -> None:
-    """Map one small graph: what a process needs before it can map."""
+    """Map one small graph, to load what a process needs before it can map."""
     map_graph(load_graph(DFG / "mac.json"), load("mesh4x4"))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A search with its times, and when it had reached each II."""
+    """A search with its times, and when it reached each II."""
 
     outcome: SearchResult
     wall: float
@@ -80,7 +80,7 @@ class Run:
 
 
 def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget: Budget = EFFORTS) -> Run:
-    """Map a graph and check the result in every way; raises `ValueError` where it is wrong."""
+    """Map a graph and check the result in every way; raises `ValueError` if it is wrong."""
     wall, processor = time.perf_counter(), time.process_time()
     starts: list[tuple[int, float]] = []
 
@@ -100,7 +100,7 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget:
 
 
 def cold(console: Console) -> None:
-    """The first mapping of all: everything is compiled."""
+    """The very first mapping, which compiles everything."""
     with tempfile.TemporaryDirectory() as cache:
         for what in ("cold", "warm"):
             before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -140,13 +140,13 @@ def graphs(console: Console, name: str, seeds: int) -> None:
 
 
 def _span(values: list[float] | list[int]) -> str:
-    """The least and greatest of some values."""
+    """The smallest and largest of some values."""
     shown: Callable[[float], str] = lambda v: f"{v:.2f}" if isinstance(v, float) else str(v)  # noqa: E731
     return " - ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
 
 
 def scale(console: Console, efforts: int) -> None:
-    """Groups against flat on large grids, with the work of so many efforts."""
+    """Groups against flat on large fabrics, with a budget of `efforts` efforts."""
     budget = EFFORTS[:efforts]
     first()
     table = Table(

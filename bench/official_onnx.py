@@ -22,13 +22,14 @@ OPERATORS = ("MatMulInteger", "ConvInteger")
 
 
 def cases(operator: str | None) -> list[Any]:
-    """The suite's node cases (`onnx.backend.test.case.test_case.TestCase`) that hold the operator, or all."""
+    """The suite's node cases (`onnx.backend.test.case.test_case.TestCase`) with this operator, or all."""
     with warnings.catch_warnings():
-        # Making the suite's cases overflows and divides by zero on purpose.
+        # The suite's cases overflow and divide by zero on purpose.
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        # All at once: the package makes its cases when it is first asked, and only then looks at an operator.
+        # Collect all at once: the package makes its cases on the first call, and only then filters by
+        # operator.
         found = collect_testcases(None)
     if operator is None:
         return list(found)
@@ -36,7 +37,7 @@ def cases(operator: str | None) -> list[Any]:
 
 
 def run_case(case: Any, hw: str, sim: str) -> int:
-    """Run all data sets of a case; the number of those that fail."""
+    """Run all data sets of a case; returns the number that fail."""
     failed = 0
     for number, (inputs, wanted) in enumerate(case.data_sets):
         with tempfile.TemporaryDirectory() as name:
@@ -64,7 +65,7 @@ def run_case(case: Any, hw: str, sim: str) -> int:
 
 
 def main() -> int:
-    """Command line; 1 when a case fails."""
+    """Command line; returns 1 if a case fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""Runs the node cases of the official ONNX backend test suite on the RTL, as far as the machine has them.
+"""Runs the node cases of the official ONNX backend test suite on the RTL, where the machine supports them.
 
     python -m bench.onnx_backend [--hw PRESET] [--sim cpp|verilator|amaranth] [--match TEXT] [--reasons]
 
-Whole numbers must equal those of the suite, real numbers be as close as the suite asks, and every check of a
-run must hold. Cases that `heald.backend` refuses count as unsupported; their reasons are counted by kind.
+Integers must equal the suite's, real numbers must be within the suite's tolerance, and every check of a run
+must pass. Cases that `heald.backend` refuses count as unsupported; their reasons are counted by kind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from heald.session import GraphModel
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 
-#: Kinds of reasons why a case is not supported, by what messages of that kind hold; the first that fits.
+#: Kinds of reasons for unsupported cases, by texts in their messages; the first match counts.
 KINDS = {
     "operator on sequences, optionals or texts": r"must be tensors|must be a tensor|must hold numbers",
     "operator that is not supported": r"the operator is not supported|operators of domain",
@@ -42,10 +42,10 @@ KINDS = {
 
 
 def kinds_of(reasons: Iterable[str]) -> dict[str, int]:
-    """How many reasons are of each kind."""
+    """Number of reasons of each kind."""
     found = dict.fromkeys(KINDS, 0)
     for why in reasons:
-        # Names of inputs say nothing.
+        # Names of inputs do not matter.
         text = re.sub(r"'[^']*'", "", why)
         found[next(kind for kind, pattern in KINDS.items() if re.search(pattern, text))] += 1
     return found
@@ -53,7 +53,7 @@ def kinds_of(reasons: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Ready:
-    """A data set of a case that was compiled: what it takes and what must come out."""
+    """A compiled data set of a case: its inputs and expected outputs."""
 
     name: str
     case: Any
@@ -63,7 +63,7 @@ class Ready:
 
 
 def prepared(case: Any, config: MachineConfig) -> list[Ready]:
-    """The data sets of a case, compiled; raises `InputError` for what is not supported."""
+    """The data sets of a case, compiled; raises `InputError` if they are not supported."""
     found = []
     for number, (inputs, wanted) in enumerate(case.data_sets):
         if not all(isinstance(x, np.ndarray | np.generic) for x in (*inputs, *wanted)):
@@ -75,7 +75,7 @@ def prepared(case: Any, config: MachineConfig) -> list[Ready]:
 
 
 def difference(ready: Ready, found: Sequence[np.ndarray]) -> str | None:
-    """How outputs differ from those of the suite."""
+    """How outputs differ from the suite's."""
     for got, wanted in zip(found, ready.wanted, strict=True):
         want = np.asarray(wanted)
         if got.dtype != want.dtype or got.shape != want.shape:
@@ -88,7 +88,7 @@ def difference(ready: Ready, found: Sequence[np.ndarray]) -> str | None:
 
 
 def select(config: MachineConfig, match: str = "") -> tuple[list[Ready], dict[str, str]]:
-    """Cases that are ready, and the reasons of those that are not by name."""
+    """Cases that compile, and the reasons of the others by name."""
     ready: list[Ready] = []
     refused: dict[str, str] = {}
     for case in cases(None):
@@ -102,7 +102,7 @@ def select(config: MachineConfig, match: str = "") -> tuple[list[Ready], dict[st
 
 
 def failures(ready: Sequence[Ready], config: MachineConfig, sim: str) -> dict[str, str]:
-    """What fails, by name."""
+    """Failures, by name."""
     settings, machine = MemorySettings.of(config), simulator(config, sim)
     found = {}
     for r in ready:
@@ -117,7 +117,7 @@ def failures(ready: Sequence[Ready], config: MachineConfig, sim: str) -> dict[st
 
 
 def main() -> int:
-    """Command line; 1 when a case fails."""
+    """Command line; returns 1 if a case fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

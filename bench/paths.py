@@ -1,9 +1,9 @@
-"""What each component of a machine takes of an ECP5, and the longest path that ends in it, without placement.
+"""ECP5 resources of each component of a machine, and the longest path that ends in it, without placement.
 
     python -m bench.paths                         # tiny
     python -m bench.paths test --set cgra=none    # another machine
 
-Minutes for the synthesis, which is kept in the cache. Nets count as `hw.synthesis.paths` says.
+Synthesis takes minutes and is cached. Delays of nets are those of `hw.synthesis.paths`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hw.synthesis.resources import grouped
 @click.argument("machine", default="tiny")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a field; repeatable.")
 def main(machine: str, settings: tuple[str, ...]) -> None:
-    """Tell components of the core, largest first."""
+    """Print the components of the core, largest first."""
     top = TOPS["core"]
     try:
         config = load(machine, dict(map(parse_setting, settings)))

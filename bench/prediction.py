@@ -1,15 +1,14 @@
-"""Predicted against RTL utilization, and what every difference between them consists of.
+"""Predicted against RTL utilization, and the composition of every difference.
 
     python -m bench.prediction [--count N] [--hw PRESET ...] [--sim cpp|verilator]
     python -m bench.prediction --set bert|resnet [--hw default]
 
-Default: 24 products and 8 convolutions on each of three machines, from a few blocks to some hundred, in all
-layouts. Columns are
-shares of the RTL's cycles: multiplying at the peak (what the page's cost predicts where the array bounds it),
-and what is lost at ragged edges, while the pipeline fills (first loads) and drains (last store), to the
-latency of memory before and after, and while the array waits for ports and for halves changing hands; `error`
-is what is left unexplained.
-With --refine N the plan is the quickest of N by the cycle model, whose prediction must be exact.
+By default, it runs 24 products and 8 convolutions on each of three machines, from a few to some hundred
+blocks, in all layouts. Columns are fractions of the RTL's cycles: multiplying at the peak (the planner's cost
+if the array bounds it), and the losses at ragged edges, while the pipeline fills (first loads) and drains
+(last store), to memory latency before and after, and while the array waits for ports and for double buffers.
+`error` is the unexplained rest. With --refine N, the plan is the fastest of N by the cycle model, whose
+prediction must be exact.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from sw.patches import Axis
 from sw.problem import Product
 
 MACHINES = ("tiny", "lean", "default")
-#: Multiply-accumulates of a random product, at most, per unit of the array: keeps each under 60,000 cycles.
+#: Limit on a random product's multiply-accumulates per unit of the array; keeps each under 60,000 cycles.
 LARGEST = 50_000
 
-#: Distinct convolutions of ResNet-50: size of image, channels in and out, kernel, stride, padding.
+#: Distinct convolutions of ResNet-50: image size, channels in and out, kernel, stride, padding.
 RESNET = (
     (224, 3, 64, 7, 2, 3),
     (56, 64, 64, 1, 1, 0),
@@ -72,7 +71,7 @@ Problem = Product | Convolution
 
 @dataclass(frozen=True)
 class Row:
-    """One problem: what was predicted, and what the RTL did."""
+    """One problem: the prediction and the RTL's result."""
 
     problem: Problem
     plan: MachinePlan
@@ -92,7 +91,7 @@ class Row:
 
 
 def bert(lengths: Sequence[int] = (128, 384, 512)) -> list[Problem]:
-    """The matrix products of a layer of BERT-large; those of attention as the batch of all 16 heads."""
+    """The matrix products of a layer of BERT-large; those of attention as a batch of all 16 heads."""
     found: list[Problem] = []
     for s in lengths:
         found += [Product(s, 1024, 1024), Product(s, 1024, 4096), Product(s, 4096, 1024)]
@@ -102,7 +101,7 @@ def bert(lengths: Sequence[int] = (128, 384, 512)) -> list[Problem]:
 
 
 def resnet() -> list[Problem]:
-    """The distinct convolutions of ResNet-50, activations as uint8."""
+    """The distinct convolutions of ResNet-50, with uint8 activations."""
     made: list[Problem] = []
     for size, channels, out, kernel, stride, pad in RESNET:
         axis = Axis(size, kernel, stride, pad, pad)
@@ -111,7 +110,7 @@ def resnet() -> list[Problem]:
 
 
 def draw(config: MachineConfig, seed: str) -> Product:
-    """A random product of any layout, of a size that the machine takes some time for."""
+    """A random product of any layout, large enough to take the machine some time."""
     r = random.Random(seed)
     while True:
         m, k, n = (r.choice([r.randint(8, 100), r.randint(8, 400), r.randint(100, 1200)]) for _ in range(3))
@@ -120,7 +119,7 @@ def draw(config: MachineConfig, seed: str) -> Product:
 
 
 def draw_convolution(config: MachineConfig, seed: str) -> Convolution:
-    """A random convolution of the same size."""
+    """A random convolution of similar size."""
     r = random.Random(seed)
     while True:
         rows, cols = (
@@ -141,7 +140,7 @@ def measure(
     candidates: int = 0,
     bandwidth: int | None = None,
 ) -> list[Row]:
-    """Plan, compile, run and compare the problems on one machine, its ports perhaps slowed down."""
+    """Plan, compile, run and compare the problems on one machine, optionally with slower ports."""
     rate = {port: min(bandwidth or 1 << 10, config.port_bytes(port)) for port in PORTS}
     settings = MemorySettings.of(config, bandwidth=rate)
     machine = simulator(config, sim)
@@ -160,7 +159,7 @@ def measure(
 
 
 def table(config: MachineConfig, rows: Sequence[Row]) -> Table:
-    """One row per problem."""
+    """A row per problem."""
     made = Table(title=f"{config.name}: {config.rows}×{config.cols}", box=None, header_style="dim")
     made.add_column("problem", no_wrap=True)
     for name in (

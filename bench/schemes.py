@@ -1,4 +1,4 @@
-"""Three ways to order the warps of an emitted program, to compare `sw.warps` with (`bench.sync`)."""
+"""Three other ways to order the warps of an emitted program, to compare `sw.warps` with (`bench.sync`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sw.warps.listing import bounded_runs
 from sw.warps.sites import Gap, Order, Spot, SyncSite, insert, spots
 from sw.warps.tokens import Demand, World
 
-# A barrier
+# Barriers
 
 
 def barrier(program: Program, config: MachineConfig) -> Program:
@@ -46,7 +46,7 @@ def barrier(program: Program, config: MachineConfig) -> Program:
 
 
 def _open(world: World, sites: Sequence[SyncSite], pairs: Sequence[tuple[int, int, Demand]]) -> Demand | None:
-    """What the first pair of dependent instances, by the later one, is of that no site lies between."""
+    """The demand of the first pair of dependent instances (by the later one) with no site in between."""
     world.add(sites)
     at = world.times(tuple(sites))
     early, late = (np.searchsorted(at, [pair[n] for pair in pairs]) for n in range(2))
@@ -58,18 +58,18 @@ def _open(world: World, sites: Sequence[SyncSite], pairs: Sequence[tuple[int, in
 
 
 class _Draft:
-    """A program that gets waits and signals, with tokens that are there at the start."""
+    """A program to which waits and signals are added, with tokens that exist at the start."""
 
     def __init__(self, program: Program):
         self.source = program
         self.additions: defaultdict[Gap, list[Instruction]] = defaultdict(list)
-        #: Tokens to give at the start, and for those that stand for several, how many.
+        #: Signals at the start, and the number of repetitions of each instruction by label.
         self.advance: list[Instruction] = []
         self.times: dict[str, int] = {}
         self.channels: dict[object, int] = {}
 
     def operation(self, name: str, warp: int, channel: object, when: Expr | None, times: int) -> Instruction:
-        """Waits or signals of a warp on the channel that is for something."""
+        """Waits or signals of a warp on the channel with this key."""
         label = f"{name}_{len(self.times)}"
         self.times[label] = times
         number = self.channels.setdefault(channel, len(self.channels))
@@ -78,7 +78,7 @@ class _Draft:
     def add(
         self, gap: Gap, name: str, warp: int, channel: object, when: Expr | None = None, times: int = 1
     ) -> None:
-        """Put one or several into a gap, behind those that are there."""
+        """Add one or several to a gap, after those already there."""
         self.additions[gap].append(self.operation(name, warp, channel, when, times))
 
     def lead(self, warp: int, channel: object, tokens: int) -> None:
@@ -86,7 +86,7 @@ class _Draft:
         self.advance.append(self.operation("signal", warp, channel, None, tokens))
 
     def meet(self, gap: Gap, warps: Sequence[int]) -> None:
-        """All warps meet: each tells the array's, which then tells them all."""
+        """A barrier: each warp signals the array's warp, which then signals all others."""
         hub = WarpRole.GEMM if WarpRole.GEMM in warps else warps[0]
         others = [w for w in warps if w != hub]
         for w in others:
@@ -97,13 +97,13 @@ class _Draft:
             self.add(gap, "wait", w, ("go", w))
 
     def program(self) -> Program:
-        """The whole. The fewest tokens come first, so that nobody waits for those of others."""
+        """The whole program. Signals with few tokens come first, so that nobody waits for others' tokens."""
         made = insert(self.source, self.additions)
         advance = sorted(self.advance, key=lambda s: self.times[s.label])
         return retype(dataclasses.replace(made, body=replaced((*advance, *made.body), self.repeated)))
 
     def repeated(self, s: Instruction) -> tuple[Instruction | For]:
-        """An instruction, or a loop where it stands for several."""
+        """An instruction, or a loop if it is repeated."""
         times = self.times.get(s.label, 1)
         if times == 1:
             return (s,)
@@ -114,7 +114,7 @@ class _Draft:
 
 
 class _Pipeline:
-    """What load, product and store of an emitted program stand in."""
+    """Positions of load, product and store in an emitted program."""
 
     def __init__(self, program: Program):
         places = {s.instruction.label.partition("_")[0]: s for s in spots(program)}
@@ -125,7 +125,7 @@ class _Pipeline:
         self.places = {
             warp: places[label].gap for warp, label in ((WarpRole.LOAD_A, "LA"), (WarpRole.LOAD_B, "LB"))
         }
-        #: Whether the present inner tile is there at all.
+        #: Condition under which the current inner tile exists.
         self.there = store.instruction.when
         self.loops = _loops(product)
         self.steps = math.prod(loop.count for loop in self.loops if loop.name == "k")
@@ -135,41 +135,41 @@ class _Pipeline:
         self.halves = self._halves(store.instruction)
 
     def _halves(self, store: Instruction) -> int:
-        """How many places of the accumulator take turns: where the first part of two tiles in a row is."""
+        """Number of alternating places of the accumulator, seen from two successive tiles."""
         (held,) = (a for a in store.reads if isinstance(a, Region))
         steps = dict.fromkeys((v.name for v in held.box[0].start.variables()), 0)
         last = [loop.name for loop in self.stored[-1:]]
         return len({evaluate(held.box[0].start, steps | dict.fromkeys(last, n)) for n in range(2)})
 
     def products(self, warp: int) -> int:
-        """How many products read what a load brings."""
+        """Number of products that read what one load brings."""
         return math.prod(loop.count for loop in self.loops[len(self.loads[warp]) :])
 
     def is_last(self, holds: bool) -> Expr | None:
-        """Whether the step of k is, or is not, the last one; None where there is but one."""
+        """Whether the step of k is (or is not) the last; None if there is only one."""
         variable = index(self.loops, "k")
         return variable and apply(Op.EQ if holds else Op.NE, variable, self.steps - 1)
 
     def is_later(self, holds: bool) -> Expr | None:
-        """Whether the step of k is, or is not, a later one than the first; None where there is but one."""
+        """Whether the step of k is (or is not) after the first; None if there is only one."""
         variable = index(self.loops, "k")
         return variable and apply(Op.NE if holds else Op.EQ, variable, 0)
 
 
 def _loops(spot: Spot) -> list[Loop]:
-    """The loops around an instruction, each of a known number of steps."""
+    """The loops around an instruction with a known trip count."""
     return [Loop(loop.variable, loop.stop.value) for loop, _ in spot.loops if isinstance(loop.stop, Const)]
 
 
 def tokens(program: Program, config: MachineConfig) -> Program:
     """The program with a token for each pair of instructions of neighbouring engines that use one tile.
 
-    A load's warp, and the store's, follow the loops over products, to give and take a token for each. Tokens
-    of places that are free are there at the start.
+    The warps of loads and of the store follow the loops over products, to give and take a token for each.
+    Tokens for free places exist at the start.
     """
     p, draft = _Pipeline(program), _Draft(program)
     full, free = ("full", WarpRole.STORE), ("free", WarpRole.STORE)
-    # Signals fire one after the other, and at the end the store is all that is awaited.
+    # Signals fire in order, and at the end only the store is awaited.
     draft.add(p.back, "signal", WarpRole.GEMM, full, p.there)
     for warp, loops in p.loads.items():
         draft.add(p.front, "signal", warp, ("full", warp), p.there)
@@ -195,10 +195,10 @@ def tokens(program: Program, config: MachineConfig) -> Program:
 def values(program: Program, config: MachineConfig) -> Program:
     """The program with a full and an empty channel for each place of a tile in a buffer.
 
-    Every product that reads a tile takes a token of its own for it and gives one back.
+    Every product that reads a tile takes its own token and gives one back.
     """
     p, draft = _Pipeline(program), _Draft(program)
-    # The store comes first: signals fire one after the other, and at the end it is all that is awaited.
+    # The store comes first: signals fire in order, and at the end only the store is awaited.
     for place, turn in _turns(p.stored, p.halves):
         for part in range(p.parts):
             variable = index(p.loops, INNER)
@@ -222,7 +222,7 @@ def values(program: Program, config: MachineConfig) -> Program:
 
 
 def _turns(loops: Sequence[Loop], places: int) -> list[tuple[int, Expr | None]]:
-    """Places that take turns, each with whether it has its turn; None where there is but one."""
+    """Alternating places, each with the condition that it is current; None if there is only one."""
     if places == 1 or not loops:
         return [(0, None)]
     return [(n, apply(Op.EQ, count(loops) % places, n)) for n in range(places)]

@@ -1,9 +1,9 @@
-"""Measures how fast simulations are built, started and run: cocotb beside the plain C++ loop, and the model.
+"""Measures how fast simulations are built, started and run: cocotb, the plain C++ loop, and the model.
 
     python -m bench.simulation_speed [--hw PRESET] [--matmul MxKxN] [--repeat N] [--fresh]
 
-`--fresh` builds in an empty cache, so that the time of a build is measured too. A second kernel is a whole
-`heald run` of another shape on the same machine, from the start of its process to its end.
+`--fresh` builds in an empty cache, to include the build time. The second kernel is a whole `heald run` of
+another shape on the same machine, from process start to end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECOND = "24x40x16"
 
 @contextlib.contextmanager
 def empty_cache(wanted: bool) -> Iterator[None]:
-    """A cache that holds nothing and is removed, when wanted."""
+    """An empty cache that is removed afterwards, if wanted."""
     if not wanted:
         yield
         return
@@ -52,7 +52,7 @@ def empty_cache(wanted: bool) -> Iterator[None]:
 
 
 def second_kernel(hw: str) -> float:
-    """Seconds of a whole run of a small product on a machine that is built already."""
+    """Seconds of a whole run of a small product on a machine that is already built."""
     command = [sys.executable, "-m", "heald", "run", "--matmul", SECOND, "--hw", hw, "--json"]
     begin = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -63,7 +63,7 @@ def second_kernel(hw: str) -> float:
 
 
 def measure(hw: str, shape: tuple[int, int, int], repeat: int) -> int:
-    """Run everything and print the table; 1 when the RTL differs from the model or between backends."""
+    """Run everything and print the table; returns 1 if the RTL differs from the model or between backends."""
     config = load(hw)
     m, k, n = shape
     problem = Product(m, k, n)
@@ -74,7 +74,7 @@ def measure(hw: str, shape: tuple[int, int, int], repeat: int) -> int:
     predicted = predict(config, job)
     model_seconds = time.perf_counter() - begin
 
-    # Turns are taken, so that what else the computer does meets both.
+    # The two alternate, so that other load on the computer affects both.
     machines: dict[str, Simulator] = {name: simulator(config, name) for name in ("verilator", "cpp")}
     build_seconds = machines["verilator"].build_seconds
     best: dict[str, Outcome] = {}

@@ -1,25 +1,23 @@
-"""What synchronisation costs: waits and signals, and cycles, of four ways to order the same programs.
+"""The cost of synchronisation: waits and signals, and cycles, of four ways to order the same programs.
 
     python -m bench.sync [--set bert|resnet ...] [--hw default] [--rtl] [--sim cpp]
 
-The sequential programs of BERT-large's products and ResNet-50's convolutions, with the same tiles, ordered by
-`sw.warps` and by three schemes that are there for comparison (`bench.schemes`):
+The sequential programs of BERT-large's products and ResNet-50's convolutions, with the same tiles, are
+ordered by `sw.warps` and, for comparison, by three schemes (`bench.schemes`):
 
-- `barrier`: all warps meet between dependent phases. A barrier stands in the program wherever an
-  instruction would else depend on something since the last one, as far out as it can.
-- `tokens`: dependence queues between engines that are next to each other, as in VTA: both loads and the
-  array, the array and the store. Every instruction takes and gives one token for each instruction of the
-  other engine that uses the same tile: a load as many as products read it, a store as many as products add
-  to it.
+- `barrier`: all warps meet between dependent phases. A barrier stands wherever an instruction would otherwise
+  depend on something since the last one, as far out in the loops as possible.
+- `tokens`: dependence queues between neighbouring engines, as in VTA: both loads and the array, the array and
+  the store. Every instruction takes and gives one token for each instruction of the other engine that uses
+  the same tile: a load for each product that reads it, a store for each product that adds to it.
 - `values`: a full and an empty channel for each place of a tile in a buffer. Every product waits for its
-  tiles and releases them, every store its own.
+  tiles and releases them, and so does every store.
 
-Each program is checked by `sw.check`. Operations are the waits and signals that are executed; one whose
-predicate is false does not count. Cycles are those of the cycle model, which is exact; `--rtl` runs every
-program on the RTL as well, and compares. As the schemes need many channels and tokens, all four run on a
-machine with 64 channels that hold 255 tokens; ours is compiled for the machine as it is. Exit code 1 if there
-is a problem in which ours does not have fewer cycles than all others and fewer operations than `tokens` and
-`values`, or if anything is wrong.
+Each program is checked by `sw.check`. Operations are executed waits and signals, without those whose
+predicate is false. Cycles come from the cycle model, which is exact; `--rtl` also runs every program on the
+RTL and compares. As the schemes need many channels and tokens, all four run on a machine with 64 channels of
+255 tokens; ours is compiled for the machine as it is. Exit code 1 unless ours has fewer cycles than all
+others, and fewer operations than `tokens` and `values`, in every problem; or if anything is wrong.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
 from sw.compile.stages import Compiled, Synchroniser
 
-#: Channels, and tokens that one holds, of the machine that all programs run on.
+#: Channels, and tokens per channel, of the machine that all programs run on.
 CHANNELS, DEPTH = 64, 255
 OTHERS: dict[str, Synchroniser] = {"barrier": barrier, "tokens": tokens, "values": values}
 SCHEMES = ("ours", *OTHERS)
@@ -68,7 +66,7 @@ class Measured:
 
 
 def compiled(problem: Problem, config: MachineConfig) -> dict[str, Compiled]:
-    """The problem by every scheme, with the tiles that ours takes."""
+    """The problem by every scheme, with the tiles that ours uses."""
     ours = compile_problem(problem, config)
     large = config.replace(channels=CHANNELS, channel_depth=DEPTH)
     tiles = part_of(ours).nest.blocking
@@ -86,7 +84,7 @@ def measure(
     config: MachineConfig,
     rtl: Simulator | None,
 ) -> Measured:
-    """Check one program, run it on the model of a machine, and on the RTL if there is one."""
+    """Check one program, and run it on the model of a machine, and on the RTL if there is one."""
     a, b = problem.random(np.random.default_rng(0))
     job = problem_job(kernel, a, b, settings)
     outcome = predict(config, job)
@@ -110,7 +108,7 @@ def measure(
     return Measured(outcome.cycles, operations, wrong)
 
 
-# The tables
+# Tables
 
 
 def table(title: str, found: Sequence[tuple[Problem, dict[str, Measured]]]) -> Table:
@@ -149,7 +147,7 @@ def faults(by_name: dict[str, Measured]) -> list[str]:
 
 
 def _worst(found: Sequence[tuple[Problem, dict[str, Measured]]]) -> list[str]:
-    """For each scheme the problem where it comes closest to ours, in cycles and in operations."""
+    """For each scheme, the problem in which it comes closest to ours, in cycles and in operations."""
     lines = []
     for name in SCHEMES[1:]:
         cycles, problem = min(
@@ -174,7 +172,7 @@ def _worst(found: Sequence[tuple[Problem, dict[str, Measured]]]) -> list[str]:
 @click.option("--only", type=int, help="So many problems of each set, the smallest ones.")
 @click.option("--sim", default="cpp", show_default=True, type=click.Choice(["cpp", "verilator"]))
 def main(hw: str, names: tuple[str, ...], rtl: bool, only: int | None, sim: str) -> None:
-    """Print a table per set; exit code 1 where ours does not win, or something is wrong."""
+    """Print a table per set; exit code 1 if ours does not win, or something is wrong."""
     console = Console(width=160)
     config = load(hw)
     large = config.replace(channels=CHANNELS, channel_depth=DEPTH)

@@ -1,14 +1,14 @@
-"""Measures what a tiling plan costs and how good it is: beside an exhaustive search, and beside ZigZag.
+"""Measures the time and quality of tiling plans, against an exhaustive search and ZigZag.
 
     python -m bench.tiling [--every N] [--zigzag N] [--lpf N]
 
 The problems are all products of a BERT-large layer at three sequence lengths, the distinct convolutions of
-ResNet-50 and random shapes, on machines with buffers of 2 KiB to 1 MiB and equal and unequal bandwidths.
-Every N-th is searched exhaustively; exit code 1 if a search finds anything better than the plan.
+ResNet-50, and random shapes, on machines with buffers of 2 KiB to 1 MiB and equal and unequal bandwidths.
+Every N-th is searched exhaustively. Exit code 1 if a search finds anything better than the plan.
 
-ZigZag (PyPI: zigzag-dse) searches mappings for any hierarchy of memories. It gets the first N of a few
-products on the same machine: the array with a register per cell, buffers for A and B, an accumulator, and
-memory behind a port for each of A and B. How often its mapping loads A and B is put into the planner's cost.
+ZigZag (PyPI: zigzag-dse) searches mappings for any memory hierarchy. It gets the first N of a few products on
+the same machine: the array with a register per cell, buffers for A and B, an accumulator, and memory behind a
+port each for A and B. How often its mapping loads A and B is put into the planner's cost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sw.tiling.problem import TilingProblem, convolution_of
 
 T = TypeVar("T")
 
-#: Hidden size, size of a head, size of the feed-forward layer; sequence lengths.
+#: Hidden size, head size, feed-forward size; sequence lengths.
 HIDDEN, HEAD, FFN, SEQUENCES = 1024, 64, 4096, (128, 384, 512)
 
 #: The distinct convolutions of ResNet-50 (stride in the 3x3): channels, edge, kernels, their edge, stride.
@@ -64,7 +64,7 @@ RESNET50 = (
     (512, 7, 512, 3, 1),
 )
 
-#: Of so many problems searched with arrays, one is searched one choice at a time as well.
+#: One of this many array-searched problems is also searched one choice at a time.
 PLAIN = 20
 
 BUFFERS = tuple(1 << e for e in range(11, 21))
@@ -94,7 +94,7 @@ def bert_shapes() -> list[tuple[int, int, int]]:
 
 
 def bert() -> Iterator[TilingProblem]:
-    """Every product, buffer, bandwidth and two accumulators; buffer B as large as A, or an eighth."""
+    """Every product, buffer and bandwidth, and two accumulators; buffer B as large as A, or an eighth."""
     for (m, k, n), buf_a, part, (bw_a, bw_b), acc in itertools.product(
         bert_shapes(), BUFFERS, (1, 8), BANDWIDTHS, (1 << 14, 1 << 17)
     ):
@@ -113,7 +113,7 @@ def bert() -> Iterator[TilingProblem]:
 
 
 def resnet() -> Iterator[TilingProblem]:
-    """Every convolution with every buffer, bandwidth and two accumulators; every other one writes slowly."""
+    """Every convolution, buffer and bandwidth, and two accumulators; every second one writes slowly."""
     settings = itertools.product(RESNET50, BUFFERS, BANDWIDTHS, (1 << 14, 1 << 17))
     for number, ((ic, edge, oc, kernel, stride), buf, (bw_a, bw_b), acc) in enumerate(settings):
         yield TilingProblem(
@@ -154,7 +154,7 @@ def drawn(count: int = 2000, seed: int = 0) -> Iterator[TilingProblem]:
 
 
 def large() -> Iterator[TilingProblem]:
-    """Products of 65536 along every axis in blocks of one: as many choices as there are."""
+    """Products with 65536 along every axis and blocks of one: the largest number of choices."""
     for buf, acc, macs in itertools.product((1 << 10, 1 << 16, 1 << 20), (1 << 12, 1 << 20), (64, 4096)):
         yield TilingProblem(
             **MACHINE | {"block_m": 1, "block_n": 1},
@@ -170,7 +170,7 @@ def large() -> Iterator[TilingProblem]:
         )
 
 
-#: Problems by name; those of which a search takes hours are told apart.
+#: Problems by name, and whether their search takes hours.
 SETS: dict[str, tuple[Callable[[], Iterator[TilingProblem]], bool]] = {
     "BERT-large": (bert, True),
     "ResNet-50": (resnet, True),
@@ -180,12 +180,12 @@ SETS: dict[str, tuple[Callable[[], Iterator[TilingProblem]], bool]] = {
 
 
 def ticks(problem: TilingProblem, planned: TilingPlan) -> int:
-    """Exactly the time of a plan."""
+    """The exact time of a plan."""
     return cost(problem, planned.partition_m, planned.partition_n, planned.partition_k, planned.order).ticks
 
 
 def timed(function: Callable[[TilingProblem], T], problem: TilingProblem, repeat: int = 1) -> tuple[float, T]:
-    """Microseconds of the best of some calls, and what the last gave."""
+    """Microseconds of the fastest of some calls, and the result of the last."""
     best, result = float("inf"), None
     for _ in range(repeat):
         begin = time.perf_counter()
@@ -216,7 +216,7 @@ def measure(every: int) -> tuple[Table, int]:
     for name, (make, searchable) in SETS.items():
         problems = list(make())
         plans: list[float] = []
-        # By way of searching: time, and how many times the plan's.
+        # By kind of search: its time, and that as a multiple of the plan's.
         searches: dict[Callable[[TilingProblem], Found], list[tuple[float, float]]]
         searches = {search_fast: [], search: []}
         beaten = 0
@@ -239,7 +239,7 @@ def measure(every: int) -> tuple[Table, int]:
     return table, all_beaten
 
 
-#: What ZigZag is asked: products, bytes per cycle of A and B, bytes of each buffer, of the accumulator.
+#: Questions to ZigZag: product, bytes per cycle of A and B, bytes of each buffer, of the accumulator.
 QUESTIONS = (
     ((512, 64, 512), (2, 4), 2048, 16384),
     ((512, 512, 64), (4, 1), 4096, 4096),
@@ -249,12 +249,12 @@ QUESTIONS = (
     ((512, 4096, 1024), (1, 8), 16384, 16384),
 )
 EDGE = 16
-#: Bits per cycle of ports that shall not matter, and of the one by which partial sums would come back.
+#: Bits per cycle of ports that must not limit, and of the port by which partial sums would return.
 WIDE, NARROW = 1 << 20, 8
 
 
 def compare_with_zigzag(count: int, lpf: int) -> Table | None:
-    """Time and cycles of plans beside ZigZag's; None, with a word on stderr, if it is not installed."""
+    """Time and cycles of plans beside ZigZag's; None, with a note on stderr, if it is not installed."""
     try:
         from zigzag.api import get_hardware_performance_zigzag  # type: ignore[import-not-found]
     except ImportError as error:
@@ -381,14 +381,14 @@ def _zigzag_files(p: TilingProblem, directory: Path) -> tuple[list[dict[str, Any
     }
     names = []
     for name, value in (("machine", machine), ("mapping", [mapping])):
-        # Memories stand from the array outwards.
+        # ZigZag orders memories from the array outwards.
         (directory / f"{name}.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
         names.append(str(directory / f"{name}.yaml"))
     return [work], names[0], names[1]
 
 
 def _zigzag_loads(found: Any, p: TilingProblem) -> tuple[float, float, float]:
-    """How often its mapping reads the whole of A and B from memory, and of C's sums, once written there."""
+    """How often its mapping reads all of A and B from memory, and sums of C that it wrote there."""
     words = {str(operand): levels[-1] for operand, levels in found.memory_word_access.items()}
     read = {operand: _read_down(level) for operand, level in words.items()}
     return (
@@ -399,7 +399,7 @@ def _zigzag_loads(found: Any, p: TilingProblem) -> tuple[float, float, float]:
 
 
 def _read_down(level: Any) -> float:
-    """Words that a level gives to the one below, or to the array."""
+    """Words that a level sends to the one below, or to the array."""
     return float(level.get("rd_out_to_low"))
 
 
@@ -408,7 +408,7 @@ def _read_down(level: Any) -> float:
 @click.option("--zigzag", default=len(QUESTIONS), show_default=True, help="Products for ZigZag; 0: none.")
 @click.option("--lpf", default=8, show_default=True, help="Loop factors that ZigZag may order.")
 def main(every: int, zigzag: int, lpf: int) -> None:
-    """Measure the planner beside an exhaustive search and ZigZag."""
+    """Measure the planner against an exhaustive search and ZigZag."""
     console = Console(width=150)
     table, beaten = measure(every)
     console.print(table)

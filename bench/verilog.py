@@ -1,8 +1,8 @@
-"""Verilog of the presets through Verilator's linter.
+"""Runs the Verilog of the presets through Verilator's linter.
 
     python -m bench.verilog
 
-Exit code 1 if the linter objects. `bench.fpga` synthesises the presets.
+Exit code 1 if the linter complains. `bench.fpga` synthesises the presets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hw.emit import TOP
 
 
 def lint(name: str, folder: Path) -> tuple[int, float, str]:
-    """Lines of Verilog, seconds of linting, and what the linter said."""
+    """Lines of Verilog, seconds of linting, and the linter's output."""
     text, _ = verilog(load(name))
     path = folder / f"{name}.v"
     path.write_text(text, encoding="utf-8")

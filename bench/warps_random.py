@@ -1,4 +1,4 @@
-"""The measurement `python -m tests.fuzz.warps_random`, which bench/README.md has the table of."""
+"""Runs `python -m tests.fuzz.warps_random`; bench/README.md has its table."""
 
 import runpy
 

@@ -1,10 +1,10 @@
-"""Models that others made, quantised as users do: what runs where, cycles, agreement with onnxruntime.
+"""Published models, quantised as users do: what runs where, cycles, agreement with onnxruntime.
 
     python -m bench.zoo [MODEL ...] [--form FORM ...] [--hw PRESET] [--read] [--rtl] [--json FILE]
 
-Each row is a process of its own. Results are those of the network's reference, which every run on the RTL is
-compared with bit for bit; `--rtl` runs the models there too, `--read` does not compile them. Exit code 1:
-a tensor differs from onnxruntime's by more than docs/network.md explains, a run differs, or fewer than ten
+Each row is a separate process. Results are those of the network's reference, with which every run on the RTL
+is compared bit for bit; `--rtl` runs the models there too, `--read` does not compile them. Exit code 1: a
+tensor differs from onnxruntime's by more than docs/network.md explains, a run differs, or fewer than ten
 architectures have 95 % of their multiply-accumulates on the machine.
 """
 
@@ -36,14 +36,14 @@ from sw.graph import reference
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 
-#: Share of the multiply-accumulates that must be on the machine, and for how many architectures.
+#: Required fraction of multiply-accumulates on the machine, and for how many architectures.
 LEAST_SHARE, LEAST_MODELS = 0.95, 10
-#: A row may take so many seconds and bytes.
+#: Limits of a row in seconds and bytes.
 SECONDS, BYTES = 1800, 10 << 30
 
 
 def multiply_accumulates(model: onnx.ModelProto) -> dict[str, int]:
-    """How many each node of a model of fixed shapes needs, by the node's name."""
+    """Multiply-accumulates of each node of a model with fixed shapes, by the node's name."""
     shaped = onnx.shape_inference.infer_shapes(model)
     graph = shaped.graph
     shapes = {t.name: tuple(t.dims) for t in graph.initializer}
@@ -67,13 +67,13 @@ def multiply_accumulates(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def share_on_machine(counts: Mapping[str, int], names: set[str]) -> float:
-    """The share of multiply-accumulates of nodes that some operator of the machine stands for."""
+    """Fraction of the multiply-accumulates in nodes that an operator of the machine implements."""
     whole = {name.removesuffix("_quant").removesuffix("_MatMul") for name in names}
     return sum(n for name, n in counts.items() if name in whole) / (sum(counts.values()) or 1)
 
 
 def read(entry: Entry, form: str) -> dict[str, Any]:
-    """What there is to say of one model in one form without compiling it."""
+    """Facts about one model in one form, without compiling it."""
     counts, model = multiply_accumulates(prepared(entry)), quantised(entry, form)
     begin = time.process_time()
     source = OnnxSource(entry.name, model, allow_host=True)
@@ -98,7 +98,7 @@ def agreement(model: onnx.ModelProto, source: OnnxSource, network: Network, inpu
 
 
 def row(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
-    """What there is to say of one model in one form."""
+    """Facts about one model in one form."""
     counts = multiply_accumulates(prepared(entry))
     model = quantised(entry, form)
     said: dict[str, Any] = {"model": entry.name, "form": form, "macs": sum(counts.values())}
@@ -131,7 +131,7 @@ def row(entry: Entry, form: str, hw: str, rtl: bool) -> dict[str, Any]:
 
 
 def isolated(entry: Entry, form: str, hw: str, *options: str) -> dict[str, Any]:
-    """A row made by a process that may fail, hang or grow without ending the others."""
+    """A row from a process of its own, which may fail, hang or grow without ending the others."""
     command = [sys.executable, "-m", "bench.zoo", entry.name, "--form", form, "--hw", hw, "--one"]
     command += options
     said = {"model": entry.name, "form": form}
@@ -172,7 +172,7 @@ def cells(found: Mapping[str, Any]) -> list[str]:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
-    """The last line, and whether all is as it should be."""
+    """The last line, and whether everything is as required."""
     ran = [r for r in rows if "share" in r]
     good = {r["model"] for r in ran if r["share"] >= LEAST_SHARE and r["agrees"]}
     wrong = [f"{r['model']}.{r['form']}" for r in ran if not (r["agrees"] and r.get("correct", True))]
@@ -186,7 +186,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Command line; 1 when something differs or too little is on the machine."""
+    """Command line; returns 1 if something differs or too little is on the machine."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

