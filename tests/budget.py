@@ -1,4 +1,4 @@
-"""Sweeps and drawn cases: a part in `make test`, all of them in `make slow`."""
+"""Sweeps and random cases: some of them in `make test`, all of them in `make slow`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes keep of earlier work, emptied for tests that ask what disks keep."""
+"""Empties the caches of a process, for tests of the caches on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests share: properties have no deadline, because the machine may be busy; garbage waits."""
+"""Shared by all tests: properties have no deadline, as the machine may be busy; garbage collection waits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Machines whose RTL nearly all tests share, so that `make test` builds few; others are slow.
 
-`docs/tests.md` says what is tested on which.
+`docs/tests.md` says which machine tests what.
 """
 
 from __future__ import annotations

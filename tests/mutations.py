@@ -1,9 +1,9 @@
-"""Planted faults: each a small change of the source that a test of `make test` must notice.
+"""Planted faults: each is a small change of the source that a test in `make test` must detect.
 
     python -m tests.mutations [NAME ...] [--json]
 
-applies one after the other to a copy of the tree and runs the test that is named beside it; exit code 1 if a
-test passes all the same, or an original tree fails it. `docs/tests.md` has the table.
+Applies each to a copy of the tree, one at a time, and runs the test named beside it. Exit code 1 if a test
+passes all the same, or fails on the original tree. `docs/tests.md` has the table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The planted faults of tests/mutations.py: each can be planted, its test is in `make test`; two are."""
+"""The planted faults of tests/mutations.py: each can be planted, its test is in `make test`; two are run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the project: CONTRIBUTING.md, workflows, issue forms, citation, and what the wheel contains."""
+"""Files of the project: CONTRIBUTING.md, workflows, issue forms, citation, and the wheel's contents."""
 
 from __future__ import annotations
 

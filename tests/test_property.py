@@ -1,6 +1,6 @@
-"""Random products and convolutions: bit-exact, and every event in the cycle that was predicted.
+"""Random products and convolutions: bit-exact, and every event in its predicted cycle.
 
-The budget is fixed here; `tests/fuzz/random_products.py` goes on for as long as it is let.
+The budget is fixed here; `tests/fuzz/random_products.py` runs for as long as wanted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The structure of the code: which way imports point, and how large things are.
+"""The structure of the code: the direction of imports, and limits on sizes.
 
-Where the code does not keep to a rule yet, the exception stands here by name. Lists may only become shorter.
+Exceptions to the rules are listed here by name. Lists may only become shorter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A slice of the hostile inputs and kills that `bench.hostile` and `bench.kills` go through."""
+"""A small sample of the inputs of `bench.hostile` and the kills of `bench.kills`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four ways to order a program: all are right, and ours needs fewest cycles, waits and signals."""
+"""Four ways to order a program: all are correct, and ours needs the fewest cycles, waits and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The zoo's arithmetic: multiply-accumulates, who executes them, and when the table is as it should be."""
+"""The zoo's arithmetic: multiply-accumulates, where they run, and when its table passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small machines for the tops with buses, and products to run on them."""
+"""Small machines for the bus tops, and products to run on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds around a simulated AXI top: random ones, and violations to plant."""
+"""Environments of a simulated AXI top: random ones, and rule violations to plant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the simulation side share: the preset `test` without its grid, and a fake machine."""
+"""Shared by the simulation tests: the preset `test` without its CGRA, and a fake machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of the deepest blocks of the largest products: the array holds them in fewer than 32 bits."""
+"""Sums of the deepest blocks of the largest products: the array needs fewer than 32 bits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds: one for every configuration, made again only when something that counts has changed."""
+"""Builds: one for every configuration, rebuilt only when something relevant has changed."""
 
 from __future__ import annotations
 

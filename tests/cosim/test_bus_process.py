@@ -1,4 +1,4 @@
-"""The process of a simulated bus: one that ends is an error with what it said last."""
+"""The process of a simulated bus: if it ends, the error includes its last output."""
 
 from __future__ import annotations
 

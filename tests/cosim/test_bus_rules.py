@@ -1,4 +1,4 @@
-"""The checkers of AXI: silent for what is allowed, each rule noticed when it is broken."""
+"""The AXI checkers: silent for legal behaviour, and each rule's violation is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The UART top, bit by bit on its pins, behind a pseudo terminal: the same host library as on a board."""
+"""The UART top, bit by bit on its pins, behind a pseudo-terminal: the same host library as for a board."""
 
 from __future__ import annotations
 

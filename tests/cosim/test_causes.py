@@ -1,4 +1,4 @@
-"""Causes of cycles: situations whose cause is known, and causes that add up to all cycles."""
+"""Causes of cycles: situations with a known cause, and causes that add up to all cycles."""
 
 from __future__ import annotations
 

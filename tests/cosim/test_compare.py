@@ -1,4 +1,4 @@
-"""The first divergence in time, told in full."""
+"""The first divergence in time, with all its details."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random launches of the grid on the RTL, with storer and array in its way, and bitstreams that are broken.
+"""Random launches of the CGRA on the RTL, with storer and array in its way, and broken bitstreams.
 
-Everything that happens is what the model predicted, to the cycle; a broken bitstream is refused, or stops the
-machine in order, or does what it says.
+Every event is as the model predicts, to the cycle. A broken bitstream is refused, stops the machine with an
+error, or runs as it decodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The host's script: what is written before a run, in which order, and what is read after it."""
+"""The host's script: the writes before a run, their order, and the reads after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error of docs/machine.md, provoked on the RTL: it stops, says what and where, and runs again."""
+"""Every error of docs/machine.md, provoked on the RTL: it stops, reports what and where, and runs again."""
 
 from __future__ import annotations
 

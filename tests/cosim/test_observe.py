@@ -1,4 +1,4 @@
-"""From records to events: whose completion and whose signal it was."""
+"""From records to events: completions and signals are assigned to their instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs of warps on the RTL: whatever they do, it is what the model predicted.
+"""Random warp programs on the RTL: whatever they do, the model predicts it.
 
 Unlike compiled products they collide: several warps on one engine, full queues, busy accumulator banks,
 channels that overflow or are shared, waits for nothing, padded and unaligned loads.

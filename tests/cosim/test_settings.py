@@ -1,4 +1,4 @@
-"""Memory settings: what is refused, and the pattern of available cycles."""
+"""Memory settings: invalid ones, and the pattern of available cycles."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Tools that are missing or too old are named, with what to install."""
+"""Errors for missing or too old tools name them, and say what to install."""
 
 from __future__ import annotations
 

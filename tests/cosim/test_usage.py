@@ -1,4 +1,4 @@
-"""Bytes of memories on the chip and operations of the CGRA, by operator."""
+"""Bytes of on-chip memories and operations of the CGRA, by operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Verilog that leaves the project: clean for Verilator's linter, with the ports that are documented."""
+"""The released Verilog: clean for Verilator's linter, with the documented ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waves: what they hold beside the machine's signals, windows, scopes, files for viewers."""
+"""Waves: their signals beside the machine's own, windows, scopes, files for viewers."""
 
 from __future__ import annotations
 

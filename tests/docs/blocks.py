@@ -1,4 +1,4 @@
-"""The blocks of code of a page, and a reader who saves files, runs commands, and compares output."""
+"""The code blocks of a page, and a reader that saves files, runs commands, and compares output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of JSON objects: its tables, and where they and real output differ."""
+"""The page of JSON objects: its tables, and where they differ from real output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of JSON objects says what the commands print: no key is missing there, and none is too many."""
+"""The page of JSON objects matches what the commands print: no key is missing, and none is extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screenshots of the site: light and dark in Chromium; a site without a browser is built all the same."""
+"""The site's screenshots: light and dark in Chromium; without a browser the site is built all the same."""
 
 from __future__ import annotations
 

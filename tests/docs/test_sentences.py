@@ -1,4 +1,4 @@
-"""Sentences are short enough to be read once: in README.md, the tutorials, and all other pages but a few."""
+"""Sentences are short enough to be read once, in README.md, the tutorials, and nearly all other pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, every link leads somewhere, its generated pages are of today."""
+"""The site: every page is in its navigation, every link has a target, its generated pages are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorials do what they say: every file is saved, every command is run, every output is what comes."""
+"""The tutorials are correct: files are saved, commands are run, and outputs are compared."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     python -m tests.fuzz.bus_random --runs 100 --seed 0
 
-Products, convolutions, kernels of the grid and models, under random back-pressure on all ten channels, random
-latencies and order of answers. Prints a line per run and a table per machine; exit code 1 if a result is not
-the reference's, a count of work is not the model's, or a rule of AXI was broken.
+Runs products, convolutions, kernels of the CGRA and models, under random back-pressure on all ten channels,
+with random latencies and order of responses. Prints a line per run and a table per machine; exit code 1 if a
+result differs from the reference, a count of work from the model, or a rule of AXI was broken.
 """
 
 from __future__ import annotations

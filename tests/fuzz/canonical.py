@@ -2,10 +2,10 @@
 
     python -m tests.fuzz.canonical [--timeout SECONDS] [--count N] [--no-proofs]
 
-Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and where that does
-not end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are
-canonicalised once each; `sw.codegen.cost` counts their turns. Exit code 1 if a rule is not
-proved, a value changes, or a form costs more than its expression or is not canonical itself.
+Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and if that does not
+end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are
+canonicalised once each; `sw.codegen.cost` counts their turns. Exit code 1 if a rule is not proved, a value
+changes, or a form costs more than its expression or is not canonical itself.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Measures the dependence analysis: nothing missing on random programs, how much too much, and its cost.
+"""Measures the dependence analysis: nothing missing on random programs, its excess, and its cost.
 
     python -m tests.fuzz.dependence [--programs N] [--seed S] [--runs R] [--every E] [--sizes 100,...]
 
-Random programs are run by the interpreter with random parameters and unknown addresses, with all parameters
-where there are at most --every choices of them. Half of them is analysed with so few comparisons as large
-programs have ("few"). What no run showed and the
-analysis says is the excess; some of it are dependences that the sampled runs did not reach. Exit code 1 if
-anything that a run read is missing, or if a fitted exponent of the cost is above 1.3.
+The interpreter runs random programs with random parameters and unknown addresses, or with all parameters if
+there are at most --every choices. Half of the programs are analysed with as few comparisons as large programs
+have ("few"). The excess is what the analysis reports and no run showed; part of it are dependences that the
+sampled runs did not reach. Exit code 1 if a dependence of a run is missing, or if a fitted exponent of the
+cost is above 1.3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.extreme_models --count 100 --seed 0
 
-prints a line per kind of model; exit code 1 if anything differs beyond the roundings of docs/network.md.
+Prints a line per kind of model; exit code 1 if anything differs by more than the roundings of
+docs/network.md.
 """
 
 from __future__ import annotations

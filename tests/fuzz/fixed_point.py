@@ -1,8 +1,8 @@
-"""Random islands of real numbers in fixed point against float64, within the error that is stated.
+"""Random islands of real numbers in fixed point against float64, within the stated error.
 
     python -m tests.fuzz.fixed_point --count 1000 --seed 0
 
-prints what was refused, and why; exit code 1 if anything was further from exact arithmetic than it says.
+Prints what was refused, and why; exit code 1 if a result is further from exact arithmetic than stated.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Random graphs on random fabrics: mapped, decoded again, and some of them on the RTL of the whole machine.
+"""Random graphs on random fabrics: mapped, decoded again, and some of them run on the whole machine's RTL.
 
     python -m tests.fuzz.grid_graphs --count 300 [--seed 0] [--why] [--rtl 60 --fabrics 6]
 
-Number k is the loop and the fabric of seed k (`tests/sw/cgra/random_loops.py`, `random_fabrics.py`): half of
-the loops are drawn as graphs, half are the largest loops of random functions; half of the fabrics have PEs of
-2 or 4 lanes, and the graphs for these work on as many. Every mapping is checked, and its bitstream is decoded
-and compared with the graph; where there is none, a text must name what limits it. `--rtl` maps so many of
-the loops to small fabrics too and runs them there: results must be the interpreter's, every event must be in
-the cycle that the model predicts. Exit code 1 if anything is otherwise.
+Number k is the loop and the fabric of seed k (`tests/sw/cgra/random_loops.py`, `random_fabrics.py`). Half of
+the loops are drawn as graphs, half are the largest loops of random functions. Half of the fabrics have PEs of
+2 or 4 lanes, and their graphs as many. Every mapping is checked, and its bitstream is decoded and compared
+with the graph; without a mapping, a text must name what limits it. `--rtl` also maps this many of the loops
+to small fabrics and runs them there: results must equal the interpreter's, and every event must come in the
+predicted cycle. Exit code 1 otherwise.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Kernels on the grid: every one on the RTL, for several numbers of iterations, against NumPy and the model.
+"""Kernels on the CGRA: each one on the RTL, for several numbers of iterations, against NumPy and the model.
 
     python -m tests.fuzz.grid_kernels [KERNEL...] [--fabric mesh4x4] [--hw PRESET] [--sim verilator]
 
-The kernels of `examples/08_grid_kernels`, each with 1, 2, 17 and 1,000 iterations. All runs are of one
-machine, so it is built once. Cycles are those of the whole tile program: loads of data and of configurations,
-launches, stores. Exit code 1 if a result is not NumPy's, or if any event is not in the cycle that the model
-predicts.
+The kernels are those of `examples/08_grid_kernels`, each with 1, 2, 17 and 1,000 iterations. All runs share
+one machine, so it is built once. Cycles are those of the whole tile program: loads of data and
+configurations, launches, stores. Exit code 1 if a result differs from NumPy's, or an event does not come in
+the predicted cycle.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Random launches of the grid on the RTL against the model, and bitstreams with bits flipped.
+"""Random launches of the CGRA on the RTL against the model, and bitstreams with flipped bits.
 
     python -m tests.fuzz.grid_random --jobs 1000 --broken 500 --seed 7
 
-prints a line per machine; exit code 1 if anything differed, or a run did not end.
+Prints a line per machine; exit code 1 if anything differed, or a run did not end.
 """
 
 from __future__ import annotations

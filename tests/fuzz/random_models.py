@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.random_models --count 100 --seed 0 [--hw test] [--no-rtl]
 
-prints a line per kind of operator; exit code 1 if anything was wrong.
+Prints a line per kind of operator; exit code 1 if anything was wrong.
 """
 
 from __future__ import annotations

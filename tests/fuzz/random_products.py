@@ -1,8 +1,8 @@
-"""Random products on random memories, on the RTL against model and NumPy, for as long as it is let.
+"""Random products on random memories, on the RTL against model and NumPy, for as long as wanted.
 
     python -m tests.fuzz.random_products --count 1000 --seed 7
 
-prints a line per machine; exit code 1 if anything differed.
+Prints a line per machine; exit code 1 if anything differed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.warps_random [--programs N] [--seed S] [--rtl N] [--mutated N]
 
-Programs are of the kinds of `tests/sw/warps/random_programs.py`. Of ten, one each is converted with
-`obtained`, with `unique` (64 channels) and with `--unroll`, the others by default on the 16 channels of
+Programs are of the kinds of `tests/sw/warps/random_programs.py`. Of every ten, one each is converted with
+`obtained`, with `unique` (64 channels) and with `--unroll`, the others by default for the 16 channels of
 `default`. Exit code 1 if the checker rejects anything, if a schedule gives another result, if RTL and model
 or result differ, or if the checker accepts a change that some schedule breaks.
 """

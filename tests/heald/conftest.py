@@ -1,4 +1,4 @@
-"""A command line to call, and a simulator without build: model for the time, interpreter for the bytes."""
+"""A command line to call, and a simulator without a build: cycles from the model, bytes interpreted."""
 
 from __future__ import annotations
 

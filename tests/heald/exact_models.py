@@ -1,4 +1,4 @@
-"""What nodes of a quantised model mean in double precision: which results are exact ones rounded once."""
+"""Nodes of a quantised model in double precision: which results are exact ones rounded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models judged: operators against onnxruntime and exact arithmetic, programs on model and RTL."""
+"""Judges models: operators against onnxruntime and exact arithmetic, programs on model and RTL."""
 
 from __future__ import annotations
 

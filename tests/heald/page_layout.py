@@ -1,4 +1,4 @@
-"""What is wrong with a page in Chromium: texts on each other, outside of their picture, tables too wide."""
+"""Finds layout faults of a page in Chromium: overlapping or clipped texts, tables that are too wide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs for tests of the report: products with a simulator that is quick, spoiled where a test wants it."""
+"""Runs for tests of the report: products with a fast simulator, spoiled where a test wants it."""
 
 from __future__ import annotations
 

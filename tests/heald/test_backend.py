@@ -1,4 +1,4 @@
-"""The backend of ONNX: official cases on the RTL, and what it refuses."""
+"""The ONNX backend: official cases on the RTL, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lower bounds of operators: what they count, and that no prediction is below them."""
+"""Lower bounds of operators: what they count, and no prediction is below them."""
 
 from __future__ import annotations
 

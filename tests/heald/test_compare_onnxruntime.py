@@ -1,4 +1,4 @@
-"""Models beside onnxruntime, tensor by tensor: what is equal, what is rounded otherwise, what is wrong."""
+"""Models compared with onnxruntime, tensor by tensor: what is equal, rounded differently, or wrong."""
 
 from __future__ import annotations
 

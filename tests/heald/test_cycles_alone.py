@@ -1,4 +1,4 @@
-"""The model without values: the same cycles of everything, for what the compiler makes."""
+"""The model without values: the same cycles for all events of compiled programs."""
 
 from __future__ import annotations
 

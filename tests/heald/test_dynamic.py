@@ -1,4 +1,4 @@
-"""Models that are quantised at run time: the machine's float32 is onnxruntime's, to the bit."""
+"""Models quantised at run time: the machine's float32 equals onnxruntime's, to the bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise launches on the RTL: every event in its cycle, and the bytes that the expression means."""
+"""Elementwise launches on the RTL: every event in its cycle, and the bytes of the expression's value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of an exploration as data: columns, packed operators, causes, what the page says."""
+"""The report of an exploration as data: columns, packed operators, causes, texts of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of an exploration in Chromium: what is pointed at, selected, sorted, filtered and saved."""
+"""The report of an exploration in Chromium: pointing, selecting, sorting, filtering and saving."""
 
 from __future__ import annotations
 

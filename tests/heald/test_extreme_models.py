@@ -1,4 +1,4 @@
-"""A short slice of `python -m tests.fuzz.extreme_models`, and that it finds what is wrong."""
+"""A short run of `python -m tests.fuzz.extreme_models`, and a check that it finds errors."""
 
 from __future__ import annotations
 

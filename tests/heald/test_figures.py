@@ -1,4 +1,4 @@
-"""Every figure of an operator is one number, wherever it is told: terminal, page, JSON."""
+"""Every figure of an operator is the same number on the terminal, in the page and in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random graphs on random fabrics: what is mapped is decoded again, what is not says why."""
+"""Random graphs on random fabrics: mapped ones decode to their graph, others say why they have no mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heald map` and `heald fabric`: loops on a grid as checked bitstreams, and what stands in the way."""
+"""`heald map` and `heald fabric`: loops mapped to checked bitstreams, and reasons for failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user is told is one short line, whatever happens around a command."""
+"""Messages are one short line, whatever happens around a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and options that cannot be used, and what is told in corners: one line, no cut numbers."""
+"""Unusable models and options, and messages in corner cases: one line, no truncated numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heald run` of whole models: what it proves, what it tells, where it goes wrong."""
+"""`heald run` of whole models: what it verifies and reports, and how it localises errors."""
 
 from __future__ import annotations
 

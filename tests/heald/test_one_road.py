@@ -1,4 +1,4 @@
-"""Whatever way a model goes, it is the same program: run, compile and run, explore, the backend of ONNX."""
+"""A model always becomes the same program: by run, compile and run, explore, and the ONNX backend."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Exported test benches in simulators of others: Icarus Verilog and the Verilator of Debian.
+"""Exported test benches in other simulators: Icarus Verilog and Debian's Verilator.
 
-Each must say PASS: every tensor, counter and number of cycles is what reference and cycle model predict.
+Each must say PASS: every tensor, counter and number of cycles is as reference and cycle model predict.
 """
 
 from __future__ import annotations

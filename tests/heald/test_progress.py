@@ -1,4 +1,4 @@
-"""Long work says again what it does while it says nothing new."""
+"""Long work repeats its last message during silence."""
 
 from __future__ import annotations
 

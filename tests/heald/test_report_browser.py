@@ -1,4 +1,4 @@
-"""The page of the report in Chromium: it draws, moves, sorts and tells what is under the pointer."""
+"""The report's page in Chromium: it draws, moves, sorts, and shows what is under the pointer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of runs in Chromium at three widths, light and dark: labels, tables, pictures that are saved."""
+"""Pages of runs in Chromium at three widths, light and dark: labels, tables, saved pictures."""
 
 from __future__ import annotations
 

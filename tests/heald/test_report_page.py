@@ -1,4 +1,4 @@
-"""The report as a page: nothing from outside, the answer at the top, all that was measured in it."""
+"""The report's page: self-contained, verdict at the top, with everything that was measured."""
 
 from __future__ import annotations
 

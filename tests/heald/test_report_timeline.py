@@ -1,4 +1,4 @@
-"""The timeline of the report: what it packs is what the trace shows and what the warps' registers hold."""
+"""The report's timeline: its packed data equal the trace and the values of the warps' registers."""
 
 from __future__ import annotations
 

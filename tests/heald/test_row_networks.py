@@ -1,4 +1,4 @@
-"""Softmax, normalisation and pooling on the RTL: bytes of the reference, every event in its cycle."""
+"""Softmax, normalisation and pooling on the RTL: the reference's bytes, every event in its cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans for machines: predictions against the cycle model, refinement, what is told of them."""
+"""Plans for machines: predictions against the cycle model, refinement, and reports of plans."""
 
 from __future__ import annotations
 

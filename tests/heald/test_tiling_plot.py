@@ -1,4 +1,4 @@
-"""The picture of a tiling plan: whole, the same every time, and small whatever the sizes."""
+"""The picture of a tiling plan: complete, reproducible, and small for all sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures hold every instance and every edge, and nothing lies on top of anything else."""
+"""Pictures contain every instance and every edge, and nothing overlaps."""
 
 import re
 from xml.etree import ElementTree

@@ -1,6 +1,6 @@
 """Finds latches in generated Verilog: bits that a combinational block assigns on some paths only.
 
-Linters believe the `full_case` that the generator writes; this does not, unless all cases are there.
+Linters trust the generator's `full_case`; this does not, unless all cases are present.
 """
 
 from __future__ import annotations

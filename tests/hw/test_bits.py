@@ -1,4 +1,4 @@
-"""Small combinational pieces against arithmetic, for every input."""
+"""Small combinational functions against arithmetic, for every input."""
 
 from __future__ import annotations
 

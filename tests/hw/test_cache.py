@@ -1,4 +1,4 @@
-"""Files of the cache are there as a whole or not at all."""
+"""Cache files are complete or absent."""
 
 from __future__ import annotations
 

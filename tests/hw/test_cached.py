@@ -1,4 +1,4 @@
-"""Results that are made once: fingerprints, two makers at once, interrupted makers."""
+"""Cached results: fingerprints, two concurrent makers, interrupted makers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verilog has names that tools do not confuse, and making it can be interrupted."""
+"""Verilog names are unambiguous to tools, and generation can be interrupted."""
 
 from __future__ import annotations
 

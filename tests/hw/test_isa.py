@@ -1,4 +1,4 @@
-"""The instruction table contradicts itself nowhere, and text and words are two forms of one thing."""
+"""The instruction table is consistent, and text and words are equivalent forms."""
 
 from __future__ import annotations
 

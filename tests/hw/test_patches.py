@@ -1,4 +1,4 @@
-"""`load_b_conv` on the loader alone: every request, completion, byte and error as the contract states."""
+"""`load_b_conv` on the loader alone: every request, completion, byte and error follows the contract."""
 
 from __future__ import annotations
 

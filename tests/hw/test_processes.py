@@ -1,4 +1,4 @@
-"""Programs that are started end with the one that started them."""
+"""Child processes end with their parent."""
 
 from __future__ import annotations
 

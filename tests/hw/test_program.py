@@ -1,4 +1,4 @@
-"""The program memory: what is written is there, with its sort, three cycles later."""
+"""The program memory: a written word can be read, with its class, three cycles later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The machine's meaning without its timing: runs programs in a random order that the rules permit.
 
-Warps, engines and signals advance one at a time, picked by a seed, so a program that relies on luck
-instead of channels gives a wrong result sooner or later.
+Warps, engines and signals advance one at a time, picked by a seed, so a program that relies on luck instead
+of channels gives a wrong result sooner or later.
 """
 
 from __future__ import annotations

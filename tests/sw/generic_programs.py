@@ -1,4 +1,4 @@
-"""Random programs of generic instructions that can be run on the machine."""
+"""Random programs of generic instructions that can run on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random expressions over variables of many kinds, values for them, and other spellings of the same."""
+"""Random expressions over variables of many kinds, values for them, and equivalent spellings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random tile programs that can be run, for tests of everything that works on them."""
+"""Random executable tile programs, for tests of everything that processes them."""
 
 from __future__ import annotations
 

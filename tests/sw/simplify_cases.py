@@ -1,7 +1,6 @@
 """Pairs of equal expressions from TVM's tests of its simplifier, as expressions of ours.
 
-Each variable is read as `int[-256, 256]`, further bounded by those assumptions of the case that bound one
-variable.
+Each variable is read as `int[-256, 256]`, further bounded by the case's assumptions about single variables.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Needs `z3-solver`, which only development installs. A rule is proved over bit vectors of a width, where every
 name stands for every value, or over the integers. Equal means: an error on one side is an error on the other,
-and without one the values are the same.
+and without an error the values are the same.
 """
 
 from __future__ import annotations

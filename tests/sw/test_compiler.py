@@ -1,4 +1,4 @@
-"""The stages of the model compiler: labels, operators of instructions, programs that are cut."""
+"""The stages of the model compiler: labels, operators of instructions, programs that are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands and results of products in memory: aligned rows, one place each, and back."""
+"""Operands and results of products in memory: aligned rows, separate places, and reading them back."""
 
 from __future__ import annotations
 

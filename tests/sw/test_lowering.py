@@ -1,4 +1,4 @@
-"""The lowering: right results in any order that the channels permit, and programs that do not grow."""
+"""The lowering: correct results in any order that the channels permit, and programs that do not grow."""
 
 from __future__ import annotations
 

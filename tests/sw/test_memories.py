@@ -1,4 +1,4 @@
-"""What operations do to memory and buffers: padding, scratchpad, the accumulator's words, what is refused."""
+"""Effects of operations on memory and buffers: padding, scratchpad, accumulator words, refusals."""
 
 from __future__ import annotations
 

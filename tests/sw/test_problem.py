@@ -1,4 +1,4 @@
-"""The reference product is NumPy's int32 product, and bad products are refused."""
+"""The reference product equals NumPy's int32 product, and invalid products are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs do not grow with the problem: those of large products differ in numbers alone."""
+"""Programs do not grow with the problem: those of large products differ only in numbers."""
 
 from __future__ import annotations
 

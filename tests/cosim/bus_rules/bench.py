@@ -1,4 +1,4 @@
-"""The simulation's side of test_bus_rules.py: drives pins cycle by cycle, tells what checkers say."""
+"""The simulation's side of test_bus_rules.py: drives pins cycle by cycle, and reports what checkers say."""
 
 from __future__ import annotations
 

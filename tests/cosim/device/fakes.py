@@ -1,4 +1,4 @@
-"""A machine that only has registers and memory, and a line to it that speaks the protocol of the UART."""
+"""A machine that only has registers and memory, and a line to it that speaks the UART protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host library on a machine of registers and memory only: its accesses, and what it refuses."""
+"""The host library with a machine of registers and memory only: its accesses, and its refusals."""
 
 from __future__ import annotations
 

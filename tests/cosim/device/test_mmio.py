@@ -1,4 +1,4 @@
-"""Machines in mapped memory: any bytes of it, registers word by word, files that cannot be mapped."""
+"""Machines in mapped memory: access to any bytes and to whole registers, files that cannot be mapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host's end of the serial line: what it asks for, and how it gets over a bad line."""
+"""The host's end of the serial line: its requests, and how it recovers from line errors."""
 
 from __future__ import annotations
 

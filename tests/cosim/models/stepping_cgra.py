@@ -1,7 +1,7 @@
-"""The CGRA step by step: what launches of a configuration do to registers and memories (docs/cgra.md).
+"""The CGRA step by step: the effect of a configuration's launches on registers and memories (docs/cgra.md).
 
-Nothing here is quick: it is the meaning of a configuration, written from the page, which the model's code is
-compared with. It knows no cycles; a step takes as long as its accesses need, and that changes no value.
+Nothing here is fast: it defines the meaning of a configuration, written from the page, and the model's code
+is compared with it. There are no cycles; a step takes as long as its accesses need, which changes no value.
 """
 
 from __future__ import annotations

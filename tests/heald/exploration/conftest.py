@@ -1,4 +1,4 @@
-"""Small spaces and models, each point of which takes a fraction of a second."""
+"""Small spaces and models, whose points take a fraction of a second each."""
 
 from __future__ import annotations
 

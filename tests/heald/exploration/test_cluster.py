@@ -1,4 +1,4 @@
-"""A real dask cluster of worker processes, one of which is killed in mid-run."""
+"""A real dask cluster of worker processes, one of which is killed during a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One point: metrics are those of a run, counts those of the counters, reasons those of the compiler."""
+"""One point: its metrics are those of a run, its counts the counters', its reasons the compiler's."""
 
 from __future__ import annotations
 

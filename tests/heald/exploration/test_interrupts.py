@@ -1,4 +1,4 @@
-"""The command interrupted, killed, with a full disk: it goes on, loses nothing and doubles nothing."""
+"""The command interrupted, killed, or with a full disk: it resumes, and loses or doubles nothing."""
 
 from __future__ import annotations
 

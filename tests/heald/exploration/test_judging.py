@@ -1,4 +1,4 @@
-"""Objectives and limits may change: metrics stay, points are judged anew, whatever interrupts that."""
+"""Objectives and limits may change: metrics stay, and points are judged again, despite any interruption."""
 
 from __future__ import annotations
 

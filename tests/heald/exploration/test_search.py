@@ -1,4 +1,4 @@
-"""The search with workers that are lost, databases that end, and samplers that must not repeat themselves."""
+"""The search with lost workers, failing databases, and samplers that must not repeat themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What points share: results that were made for another machine are those of this one."""
+"""What points share: results computed for one machine are correct for another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPACE.toml: what it means, and every way in which it can be wrong."""
+"""SPACE.toml: its meaning, and every possible mistake."""
 
 from __future__ import annotations
 

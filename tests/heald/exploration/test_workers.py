@@ -1,4 +1,4 @@
-"""Who evaluates points: the process of a worker, and what `--executor` may say."""
+"""Workers: the process of a worker, and the values of `--executor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The area model: parts of machines, sums, and real synthesis of parts that it was not fitted on."""
+"""The area model: parts of machines, sums, and real synthesis of parts outside the fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flows between the operations of a configuration."""
+"""The data flow between the operations of a configuration."""
 
 from __future__ import annotations
 

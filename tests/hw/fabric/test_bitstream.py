@@ -1,4 +1,4 @@
-"""Bitstreams: the words of the page, read back as they were, and refused where the hardware refuses them."""
+"""Bitstreams: the documented words, read back unchanged, and refused where the hardware refuses them."""
 
 from __future__ import annotations
 

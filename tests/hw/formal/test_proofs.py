@@ -1,4 +1,4 @@
-"""Some of the proofs, and that planted faults are found; `make formal` runs them all."""
+"""Some of the proofs, and planted faults that they must find; `make formal` runs them all."""
 
 from __future__ import annotations
 

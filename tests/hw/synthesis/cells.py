@@ -1,4 +1,4 @@
-"""What cells of ECP5 compute, as the models of the vendor's library define them (FPGA-TN-02050, 02205)."""
+"""The function of ECP5 cells, as the models of the vendor's library define them (FPGA-TN-02050, 02205)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache of its own for every module of tests, so that tools really run once."""
+"""A separate cache for every test module, so that tools really run once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of what many components read: each reads its own, and registers hold what they held."""
+"""Copies of widely read signals: each component reads its own, and registers hold the same values."""
 
 from __future__ import annotations
 

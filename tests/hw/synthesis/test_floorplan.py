@@ -1,4 +1,4 @@
-"""The floorplan: legal sites, near what they are connected with, and the same every time."""
+"""The floorplan: legal sites, near their connections, and reproducible."""
 
 from __future__ import annotations
 

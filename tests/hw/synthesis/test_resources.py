@@ -1,4 +1,4 @@
-"""What cells take, and which instance they belong to."""
+"""Resources of cells, and the instance that each belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tools come from, and how their failures are told."""
+"""Where tools come from, and how their failures are reported."""
 
 from __future__ import annotations
 

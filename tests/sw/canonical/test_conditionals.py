@@ -1,4 +1,4 @@
-"""Conditional values: merged conditions, sorted by rank; minimum and maximum recognised after."""
+"""Conditional values: conditions merged and sorted by rank; minimum and maximum recognised afterwards."""
 
 import re
 

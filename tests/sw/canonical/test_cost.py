@@ -1,4 +1,4 @@
-"""Canonical form never costs more than what it was given, is right, and stays what it is."""
+"""The canonical form is correct, never costs more than its input, and is a fixed point."""
 
 import random
 

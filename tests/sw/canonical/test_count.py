@@ -1,4 +1,4 @@
-"""Counts of programs are those of the instructions that they become."""
+"""Counts of programs equal the counts of their generated instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hoisting: the same meaning, fewer turns than other strategies, never more registers than there are."""
+"""Hoisting: same meaning, fewer turns than other strategies, never more registers than available."""
 
 from __future__ import annotations
 

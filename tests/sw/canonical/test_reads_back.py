@@ -1,4 +1,4 @@
-"""What a pass prints is read and checked again, also of programs that surely fail when they run."""
+"""The printed output of passes is read and checked again, also for programs that must fail at run time."""
 
 from __future__ import annotations
 

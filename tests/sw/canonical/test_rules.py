@@ -1,4 +1,4 @@
-"""Every rewrite rule is proved; what the engine applies are instances of rules; intervals hold."""
+"""Every rewrite rule is proved; the engine applies only instances of rules; intervals hold."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Pairs of equal expressions from another simplifier's tests: values kept, one form for nearly all."""
+"""Pairs of equal expressions from another simplifier's tests: values are kept, nearly all reach one form."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Random fabrics of unlike PEs."""
+"""Random fabrics with different kinds of PEs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mapping that was found must stand, and a small budget."""
+"""Checks that every mapping must pass, and a small budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of mappings: every fault of a mapping shows, and what the encoder needs to be given."""
+"""Configurations of mappings: every fault of a mapping is found, and the encoder's required inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constraint program for small graphs: its mappings are right, its proofs agree with counting."""
+"""The constraint program for small graphs: its mappings are correct, and its proofs agree with counting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs with lanes on fabrics of which some PEs have lanes: places, routes, configurations, launches."""
+"""Graphs with lanes on fabrics where some PEs have lanes: places, routes, configurations, launches."""
 
 from __future__ import annotations
 

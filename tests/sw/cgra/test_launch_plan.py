@@ -1,4 +1,4 @@
-"""Launches of kernels, executed by the interpreter of graphs, leave what the kernel means."""
+"""Launches of kernels, executed by the graph interpreter, produce what the kernel computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs are prepared such that entries hold them, on PEs that have what they need."""
+"""Graphs are prepared so that configuration entries can hold them, on PEs with the needed units."""
 
 from __future__ import annotations
 

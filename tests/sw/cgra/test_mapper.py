@@ -1,4 +1,4 @@
-"""The mapper: what it finds can be configured and means the graph, is repeatable and uses what there is."""
+"""The mapper: its mappings can be configured and implement the graph; it is repeatable and thorough."""
 
 from __future__ import annotations
 

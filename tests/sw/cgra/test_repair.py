@@ -1,4 +1,4 @@
-"""The repair of places with routes: what it calls a success has a route for every value."""
+"""The repair of places with routes: a reported success has a route for every value."""
 
 from __future__ import annotations
 

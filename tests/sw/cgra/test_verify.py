@@ -1,4 +1,4 @@
-"""The check of bitstreams: it accepts what the mapper makes, and notices every change that has an effect."""
+"""The check of bitstreams: it accepts the mapper's, and detects every change that has an effect."""
 
 from __future__ import annotations
 

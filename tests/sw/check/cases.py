@@ -1,4 +1,4 @@
-"""Random small programs with random waits and signals, right and wrong, and what is wrong by brute force."""
+"""Random small programs with random waits and signals, right and wrong, and their faults by brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs whose loops a parameter repeats, and texts of their warps, right and wrong."""
+"""Random programs with loops that a parameter repeats, and texts of their warps, right and wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Warps executed in some schedule, with the meaning that the sequential interpreter gives to instructions.
+"""Executes warps in some schedule, with the sequential interpreter's meaning of instructions.
 
-A schedule puts the instances of a program into another order. So it is executed as a program of its own:
-these instances one after the other, every expression a number.
+A schedule reorders the instances of a program. So it is executed as a program of its own: these instances in
+sequence, with a number for every expression.
 """
 
 from __future__ import annotations

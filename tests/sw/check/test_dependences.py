@@ -1,4 +1,4 @@
-"""The pairs of instances that depend on each other directly, against all pairs that share an element."""
+"""Pairs of directly dependent instances, against all pairs that share an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-written warps: right ones, and each kind of fault with its counterexample."""
+"""Hand-written warps: correct ones, and each kind of fault with its counterexample."""
 
 from __future__ import annotations
 

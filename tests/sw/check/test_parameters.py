@@ -1,4 +1,4 @@
-"""All values of the parameters: one by one, in classes, or honestly not."""
+"""All parameter values: checked one by one, in classes, or reported as not covered."""
 
 from __future__ import annotations
 

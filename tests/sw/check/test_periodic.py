@@ -1,4 +1,4 @@
-"""Loops without bound: what is shown for all numbers of iterations holds, and near misses are not shown."""
+"""Unbounded loops: what is proved for all numbers of iterations holds, and near misses are not proved."""
 
 from __future__ import annotations
 

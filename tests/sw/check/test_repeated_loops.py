@@ -1,4 +1,4 @@
-"""What one pass through repeated loops says of program and warps holds for all values, on random ones."""
+"""The result of one pass through repeated loops holds for all values, on random programs and warps."""
 
 from __future__ import annotations
 

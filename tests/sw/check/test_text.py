@@ -1,4 +1,4 @@
-"""Reading a warp's assembly, and executing what is scalar in it."""
+"""Reading a warp's assembly, and executing its scalar instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces are what the interpreter executes."""
+"""Traces equal what the interpreter executes."""
 
 import random
 import textwrap

@@ -1,4 +1,4 @@
-"""Random programs of one warp: nested loops, ragged sizes, rotating places, conditions, predicates."""
+"""Random programs of one warp: nested loops, ragged sizes, rotating buffers, conditions, predicates."""
 
 from __future__ import annotations
 

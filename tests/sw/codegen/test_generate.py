@@ -1,4 +1,4 @@
-"""Generated words do what the tile program says, whatever was kept in registers."""
+"""Generated words do what the tile program says, whatever is held in registers."""
 
 from __future__ import annotations
 

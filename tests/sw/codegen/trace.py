@@ -1,4 +1,4 @@
-"""What a warp does, one way from the tile program, the other way from its instruction words.
+"""The actions of a warp, derived once from the tile program and once from its instruction words.
 
 Both give the sequence of engine operations with all operands and parameter values, and of waits and signals.
 """

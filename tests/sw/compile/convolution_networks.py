@@ -1,4 +1,4 @@
-"""Networks of convolutions, drawn at random or of given sizes, for tests."""
+"""Networks of convolutions for tests, random or with given sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operations of a model's tile program touch, byte by byte, against the regions that they state."""
+"""The bytes that operations of a model's tile program touch, against the regions that they state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of softmax, layer normalisation and pooling, each on an input of its own, for tests."""
+"""Networks of softmax, layer normalisation and pooling for tests, each on its own input."""
 
 from __future__ import annotations
 

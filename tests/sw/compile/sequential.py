@@ -1,4 +1,4 @@
-"""Executes the sequential tile programs of a network on memories that start with garbage."""
+"""Executes the sequential tile programs of a network on memories that initially hold garbage."""
 
 from __future__ import annotations
 

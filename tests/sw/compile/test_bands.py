@@ -1,4 +1,4 @@
-"""Convolutions in bands of rows of outputs: what they compute, and when they are taken."""
+"""Convolutions in bands of output rows: their results, and when they are chosen."""
 
 from __future__ import annotations
 

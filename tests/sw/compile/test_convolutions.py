@@ -1,4 +1,4 @@
-"""Convolutions of models: how images lie in memory, copies, tiles."""
+"""Convolutions of models: layouts of images in memory, copies, tiles."""
 
 from __future__ import annotations
 

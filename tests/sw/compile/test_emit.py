@@ -1,4 +1,4 @@
-"""Emitted tile programs: readable, and operands that mean the same as the regions beside them."""
+"""Emitted tile programs: they are readable, and operands agree with the regions beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Homes of tensors: nothing lies where something else lives, and windows hold everything."""
+"""Allocations of tensors: none overlaps another's live range, and windows cover everything."""
 
 from __future__ import annotations
 

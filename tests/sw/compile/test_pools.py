@@ -1,4 +1,4 @@
-"""Tiles of pooling: every tile has the pixels of its windows, sizes fit, and what cannot be is refused."""
+"""Tiles of pooling: every tile has the pixels of its windows, sizes fit, and impossible cases are refused."""
 
 from __future__ import annotations
 

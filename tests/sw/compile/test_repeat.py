@@ -1,4 +1,4 @@
-"""Operators that repeat: found, put in a loop, and still what the steps one by one are."""
+"""Repeated operators: they are found, put into a loop, and give the same results as single steps."""
 
 from __future__ import annotations
 

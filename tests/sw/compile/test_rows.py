@@ -1,4 +1,4 @@
-"""Operators on rows: tiles, places of results, and configurations that do not all fit the scratchpad."""
+"""Operators on rows: tiles, addresses of results, and configurations that do not all fit the scratchpad."""
 
 from __future__ import annotations
 

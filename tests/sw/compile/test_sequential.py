@@ -1,4 +1,4 @@
-"""The sequential execution of tile programs leaves what the reference computes, whatever memories held.
+"""Sequential execution of tile programs gives the reference's results, whatever memories held before.
 
 It knows nothing of warps and cycles: a third opinion besides machine and model.
 """

@@ -1,4 +1,4 @@
-"""Regions of loads and stores hold every byte that these touch, for views of any kind."""
+"""Regions of loads and stores contain every byte that these touch, for all kinds of views."""
 
 from __future__ import annotations
 

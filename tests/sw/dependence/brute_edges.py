@@ -1,4 +1,4 @@
-"""Edges of a program found by executing it, element by element, to compare `sw.dependence.edges` with."""
+"""Edges of a program found by executing it element by element, for comparison with `sw.dependence.edges`."""
 
 from __future__ import annotations
 

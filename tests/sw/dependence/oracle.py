@@ -1,4 +1,4 @@
-"""Compares the analysis with what runs of a program did."""
+"""Compares the analysis with actual runs of a program."""
 
 from __future__ import annotations
 

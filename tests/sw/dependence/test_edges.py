@@ -1,4 +1,4 @@
-"""Edges of rolled programs: what the analysis finds is what executions show."""
+"""Edges of rolled programs: the analysis finds what executions show."""
 
 from __future__ import annotations
 

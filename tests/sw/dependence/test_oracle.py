@@ -1,4 +1,4 @@
-"""Random programs against the interpreter: nothing that a run read is ever missing."""
+"""Random programs against the interpreter: no dependence of a run is ever missing."""
 
 from __future__ import annotations
 

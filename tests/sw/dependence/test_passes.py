@@ -1,4 +1,4 @@
-"""Removal of dead stores and redundant loads: what memory holds at the end stays the same."""
+"""Removal of dead stores and redundant loads: the final memory stays the same."""
 
 from __future__ import annotations
 

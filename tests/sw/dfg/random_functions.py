@@ -1,4 +1,4 @@
-"""Random functions in the accepted part of Python, and a way to run them with 32-bit arithmetic."""
+"""Random functions in the supported subset of Python, and a way to run them with 32-bit arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels compute, in NumPy on 64 bits and more, wrapped at the end; and arguments for them."""
+"""Results of the kernels, in NumPy with 64 bits or more, wrapped at the end; and arguments for them."""
 
 from __future__ import annotations
 

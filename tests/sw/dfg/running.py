@@ -1,4 +1,4 @@
-"""Runs kernels with a number of iterations beside their scalars."""
+"""Runs kernels with a number of iterations in addition to their scalars."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs graphs in the order of a random schedule, iterations overlapped, accesses of one step in any order.
+"""Runs graphs in a random schedule: iterations overlap, and accesses of one step come in any order.
 
 Every value has as many words as the graph has lanes.
 
-The schedule keeps nothing but the dependences, so it shows whether they suffice.
+The schedule respects only the dependences, so it shows whether they suffice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is a graph, and what the messages say of what is none; JSON."""
+"""Valid graphs, messages for invalid ones, and JSON."""
 
 from __future__ import annotations
 

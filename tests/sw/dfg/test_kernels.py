@@ -1,4 +1,4 @@
-"""The kernels equal NumPy: as they are, fused, unrolled, with results in memory; and as plain Python."""
+"""The kernels equal NumPy: unchanged, fused, unrolled, with results in memory; and as plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs and kernels with lanes: what they mean, and what their errors say."""
+"""Graphs and kernels with lanes: their meaning, and their error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of Python is accepted, what it becomes, and what the messages say of the rest."""
+"""The supported subset of Python, its translation, and the messages for everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random functions mean what Python means by them, and keep it through every transformation and schedule."""
+"""Random functions have Python's meaning, and keep it through every transformation and schedule."""
 
 from __future__ import annotations
 

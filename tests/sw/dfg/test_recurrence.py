@@ -1,4 +1,4 @@
-"""What recurrences ask of a schedule."""
+"""Constraints of recurrences on a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Meaning of the operations, unrolling of distances, order that follows from other."""
+"""Meaning of the operations, unrolling of distances, order implied by other order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user is told to do about what is refused fits the model, and does what it says."""
+"""Advice about refused nodes fits the model, and works."""
 
 from __future__ import annotations
 

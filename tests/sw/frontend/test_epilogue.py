@@ -1,4 +1,4 @@
-"""Epilogues: what a Python function says becomes an expression; what it cannot say is refused."""
+"""Epilogues: a Python function becomes an expression; what has no equivalent is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that 32 bits do not hold: as the float sums of onnxruntime, or refused with their numbers."""
+"""Sums that exceed 32 bits: computed like onnxruntime's float sums, or refused with their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from constants and shapes is computed before nodes are read; open sizes are given."""
+"""Constants and shapes are folded before nodes are read; open sizes are set."""
 
 from __future__ import annotations
 

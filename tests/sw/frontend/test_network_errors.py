@@ -1,4 +1,4 @@
-"""What cannot be imported is refused with the node, what was found and what is needed, or is the host's."""
+"""Nodes that cannot be imported are refused (node, what was found, what is needed) or left to the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of onnxruntime's quantiser, operator by operator against onnxruntime."""
+"""Models from onnxruntime's quantiser, operator by operator against onnxruntime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single operators against onnxruntime: equal, or nearer to the exact result."""
+"""Single operators against onnxruntime: equal, or closer to the exact result."""
 
 from __future__ import annotations
 

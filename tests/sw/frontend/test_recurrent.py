@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN written with smaller operators are onnxruntime's, up to the rounding of float32."""
+"""LSTM, GRU and RNN written with smaller operators equal onnxruntime's, up to the rounding of float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MatMulInteger and ConvInteger as results of a model: what they mean, and what is refused."""
+"""MatMulInteger and ConvInteger as results of a model: their meaning, and what is refused."""
 
 from __future__ import annotations
 

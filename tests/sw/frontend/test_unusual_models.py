@@ -1,4 +1,4 @@
-"""Models that are valid but unusual: as onnxruntime has them, or refused."""
+"""Models that are valid but unusual: they give onnxruntime's results, or are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with quantised weights alone, whose other side is quantised at run time."""
+"""Products with only quantised weights, whose other operand is quantised at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One operator of ONNX between DequantizeLinear and QuantizeLinear, executed by onnxruntime."""
+"""A single ONNX operator between DequantizeLinear and QuantizeLinear, executed by onnxruntime."""
 
 from __future__ import annotations
 

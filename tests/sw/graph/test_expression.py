@@ -1,4 +1,4 @@
-"""Expressions on arrays mean what the operations of a processing element mean, element by element."""
+"""Expressions on arrays have the meaning of a processing element's operations, element by element."""
 
 from __future__ import annotations
 

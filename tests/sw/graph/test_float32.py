@@ -1,4 +1,4 @@
-"""Float32 arithmetic on bits: what NumPy's float32 gives, to the bit."""
+"""Float32 arithmetic on bits: equal to NumPy's float32, to the bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of the host: onnxruntime executes them, and what it gives is what the import said."""
+"""Host operators: onnxruntime executes them, and their results are as the import states."""
 
 from __future__ import annotations
 

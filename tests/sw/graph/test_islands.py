@@ -1,4 +1,4 @@
-"""Operators of the host are gathered in as few islands as their order allows; what crosses is counted."""
+"""Host operators form as few islands as their order allows; transfers are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from one byte is a word of a table, and nothing else becomes one."""
+"""Functions of one byte become table look-ups, and nothing else does."""
 
 from __future__ import annotations
 

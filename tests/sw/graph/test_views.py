@@ -1,4 +1,4 @@
-"""Views of views are NumPy's."""
+"""Views of views equal NumPy's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The meaning of a program: an interpreter with byte-level memory that remembers who wrote every byte.
+"""The meaning of a program: an interpreter with byte-level memory that remembers the writer of every byte.
 
-What the instructions of a machine compute is not known here, and need not be: every byte that an instruction
-writes is a mix of its name, the values of its operands, the bytes it reads and the place in what it writes.
-So two programs mean the same if and only if their final memories are equal for every start (docs/ir.md).
+It does not know what a machine's instructions compute, and need not: every byte that an instruction writes is
+a mix of its name, its operand values, the bytes it reads and the position in what it writes. So two programs
+mean the same if and only if their final memories are equal for every start (docs/ir.md).
 """
 
 from __future__ import annotations

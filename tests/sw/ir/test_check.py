@@ -1,4 +1,4 @@
-"""The checker: every message, and nothing that may be legal is refused."""
+"""The checker: every message, and no refusal of anything that may be legal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of the grid say what they access; one that keeps a configuration depends on what brought it."""
+"""Launches of the CGRA state their accesses; one that keeps a configuration depends on what loaded it."""
 
 from __future__ import annotations
 

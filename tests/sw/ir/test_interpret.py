@@ -1,4 +1,4 @@
-"""The interpreter: hand cases, expressions against Python's own, what makes two programs mean the same."""
+"""The interpreter: hand-written cases, expressions against Python's, when two programs mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The export to MLIR: it parses and verifies there, and means the same."""
+"""The export to MLIR: it parses and verifies, and has the same meaning."""
 
 from __future__ import annotations
 

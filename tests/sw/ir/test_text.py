@@ -1,4 +1,4 @@
-"""The text form: reading and printing are inverse, and whatever is wrong has a place and a message."""
+"""The text form: reading and printing are inverse, and every error has a place and a message."""
 
 from __future__ import annotations
 

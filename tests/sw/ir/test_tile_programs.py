@@ -1,4 +1,4 @@
-"""The generator of random programs makes what its knobs say."""
+"""The generator of random programs follows its options."""
 
 from __future__ import annotations
 

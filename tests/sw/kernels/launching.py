@@ -1,4 +1,4 @@
-"""What a launch of a kernel does to the bytes of the spaces, by the meaning of its graph."""
+"""The effect of a kernel's launch on the bytes of the spaces, by the meaning of its graph."""
 
 from __future__ import annotations
 

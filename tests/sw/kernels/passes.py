@@ -1,4 +1,4 @@
-"""Launches of passes one after the other: by their graphs, and by their bitstreams."""
+"""Runs launches of passes in sequence: by their graphs, and by their bitstreams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random expressions, accesses and tiles, and what an elementwise launch must leave."""
+"""Random expressions, accesses and tiles, and the expected result of an elementwise launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop that is chosen is the fastest of those that fit, and as fast as the machine's ports allow."""
+"""The chosen loop is the fastest of those that fit, and as fast as the machine's ports allow."""
 
 from __future__ import annotations
 

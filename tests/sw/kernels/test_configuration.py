@@ -1,4 +1,4 @@
-"""Configurations are proven, the same in every run, and mapped once for all kernels of one structure."""
+"""Configurations are verified, the same in every run, and mapped once for all kernels of one structure."""
 
 from __future__ import annotations
 

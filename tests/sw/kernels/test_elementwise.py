@@ -1,4 +1,4 @@
-"""Elementwise loops leave what their expression means, by their graph and by their bitstream."""
+"""Elementwise loops produce their expression's value, by their graph and by their bitstream."""
 
 from __future__ import annotations
 

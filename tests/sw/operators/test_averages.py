@@ -1,4 +1,4 @@
-"""Averages are the exact quotients, rounded half to even, and what onnxruntime gives but for ties."""
+"""Averages are the exact quotients, rounded half to even, and equal onnxruntime's except for ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real numbers in fixed point against float64: within the error that is stated."""
+"""Real numbers in fixed point against float64, within the stated error."""
 
 from __future__ import annotations
 

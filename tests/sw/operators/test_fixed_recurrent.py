@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN in fixed point: onnxruntime's results, within the error that is stated, in a loop."""
+"""LSTM, GRU and RNN in fixed point, in a loop: onnxruntime's results within the stated error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer and RMS normalisation in whole numbers are what onnxruntime gives, up to one unit."""
+"""Integer layer and RMS normalisation equal onnxruntime's, up to one unit."""
 
 from __future__ import annotations
 

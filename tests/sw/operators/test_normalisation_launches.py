@@ -1,4 +1,4 @@
-"""Normalisation on the grid leaves what its reference gives, by the graphs and by the bitstreams."""
+"""Normalisation on the CGRA produces its reference's results, by the graphs and by the bitstreams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maxima over windows are what onnxruntime gives, also those of windows that take several loops."""
+"""Maxima over windows equal onnxruntime's, including windows that take several loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling on the CGRA leaves what its reference gives, by the graphs and by the bitstreams."""
+"""Pooling on the CGRA produces its reference's results, by the graphs and by the bitstreams."""
 
 from __future__ import annotations
 

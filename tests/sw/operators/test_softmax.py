@@ -1,4 +1,4 @@
-"""Softmax in whole numbers is what onnxruntime gives, and nearly always the correctly rounded result."""
+"""Integer softmax equals onnxruntime's, and is nearly always the correctly rounded result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax on the grid leaves what its reference gives, by the graphs and by the bitstreams."""
+"""Softmax on the CGRA produces its reference's results, by the graphs and by the bitstreams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generic instructions as loads and stores: random programs leave behind what an element-wise model says."""
+"""Generic instructions as loads and stores: random programs leave what an element-wise model predicts."""
 
 from __future__ import annotations
 

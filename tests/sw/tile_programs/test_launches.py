@@ -1,4 +1,4 @@
-"""Launches of the grid: where configurations and arrays lie, what they do, and what is refused."""
+"""Launches of the CGRA: addresses of configurations and arrays, effects, and refusals."""
 
 from __future__ import annotations
 

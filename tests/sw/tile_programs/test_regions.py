@@ -1,4 +1,4 @@
-"""Operations on regions do what their regions say; what one operation cannot do is refused."""
+"""Operations on regions follow their regions; what a single operation cannot do is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of given pieces, by hand."""
+"""The cost of given pieces, computed by hand."""
 
 from __future__ import annotations
 

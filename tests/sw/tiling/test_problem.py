@@ -1,4 +1,4 @@
-"""Problems: what follows from them, and every way to get one wrong."""
+"""Problems: derived values, and every possible mistake."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Edges between the instances of a run, element by element: what `sw.dependence.edges` is compared with.
+"""Edges between the instances of a run, element by element, for comparison with `sw.dependence.edges`.
 
-Per element of every buffer, a data edge runs from the last write to each read of it, and resource edges run
-from all readers since the last certain write to the next write; where there is no such reader, from that
-write (docs/warps.md). Control edges are not listed: every warp keeps the sequential order.
+Per element of every buffer, a data edge runs from the last write to each read of it. Resource edges run from
+all readers since the last certain write to the next write; without such a reader, from that write
+(docs/warps.md). Control edges are not listed: every warp keeps the sequential order.
 """
 
 from __future__ import annotations

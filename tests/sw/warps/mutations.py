@@ -1,4 +1,4 @@
-"""Single changes to warps that are right, and whether what becomes of them is wrong."""
+"""Single changes to correct warps, and whether the results are wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random sequential programs for warps: what is in them, and whether warps made of them are right."""
+"""Random sequential programs for warps, their contents, and whether warps made from them are correct."""
 
 from __future__ import annotations
 

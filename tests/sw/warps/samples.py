@@ -1,4 +1,4 @@
-"""Programs for the tests of warps, and what is true of them, found out the plain way."""
+"""Programs for the tests of warps, and their properties, computed in a plain way."""
 
 from __future__ import annotations
 

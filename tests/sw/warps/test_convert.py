@@ -1,4 +1,4 @@
-"""Sequential programs become warps with their loops kept: places, tokens, throttles, and what is refused."""
+"""Sequential programs become warps with their loops kept: sites, tokens, throttles, and refusals."""
 
 from __future__ import annotations
 

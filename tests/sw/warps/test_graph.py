@@ -1,4 +1,4 @@
-"""Edges are what the rules say, element by element."""
+"""Edges follow the rules, element by element."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What is left out of waits and signals: all that is needless, and nothing else."""
+"""Pruning removes all redundant waits and signals, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reduction leaves, against graphs in the plain."""
+"""The result of the reduction, against plainly computed graphs."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The text of a warp: the words of code generation with labels, and what only exists in text."""
+"""The text of a warp: the words of code generation with labels, and what exists only in text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels: numbers of the worked example, and the rule followed in the plain."""
+"""Channels: the worked example's numbers, and the rule applied in a plain way."""
 
 import dataclasses
 import itertools

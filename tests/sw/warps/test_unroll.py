@@ -1,4 +1,4 @@
-"""Unrolled programs mean the same, and their warps keep every edge."""
+"""Unrolled programs have the same meaning, and their warps keep every edge."""
 
 import dataclasses
 import random

@@ -1,7 +1,7 @@
-"""Random fabrics, configurations and jobs of the grid, with storer and array in its way.
+"""Random fabrics, configurations and jobs of the CGRA, with storer and array in its way.
 
-Values are tame: operations, constants and memory give 0 to 63 only, and arrays are longer, so that launches
-go on. `wild` configurations are anything that an encoder can write.
+Values are tame: operations, constants and memory give only 0 to 63, and arrays are longer than that, so
+launches do not fail. `wild` configurations are anything that an encoder can write.
 """
 
 from __future__ import annotations

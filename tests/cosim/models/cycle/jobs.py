@@ -1,4 +1,4 @@
-"""Small jobs for the tests of the cycle model: from program texts, and random ones."""
+"""Small jobs for tests of the cycle model: from program texts, and random ones."""
 
 from __future__ import annotations
 

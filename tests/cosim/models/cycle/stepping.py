@@ -1,7 +1,7 @@
 """A slow machine that steps through cycles: the oracle for the event-driven model.
 
-It keeps what the hardware would keep (request registers, pipeline stages, queues, counts) and looks at
-it in every cycle. Errors: those of channels and of load_b_conv, and a deadlock.
+It keeps the state that the hardware would keep (request registers, pipeline stages, queues, counts) and
+examines it in every cycle. Errors: those of channels and of load_b_conv, and a deadlock.
 """
 
 from __future__ import annotations

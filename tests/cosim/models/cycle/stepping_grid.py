@@ -1,4 +1,4 @@
-"""The grid of the slow machine (`stepping`): looks at every word, patch and open access in its cycle."""
+"""The CGRA of the slow machine (`stepping`): handles every word, patch and open access in its cycle."""
 
 from __future__ import annotations
 

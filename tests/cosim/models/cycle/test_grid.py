@@ -1,4 +1,4 @@
-"""The grid of the event-driven model agrees with one that steps through every cycle, and with the page."""
+"""The event-driven model's CGRA agrees with one that steps through every cycle, and with docs/cgra.md."""
 
 from __future__ import annotations
 

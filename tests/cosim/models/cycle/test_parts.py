@@ -1,4 +1,4 @@
-"""Tables and closed forms against counting one by one."""
+"""Tables and closed forms agree with counting one by one."""
 
 import random
 from collections import Counter

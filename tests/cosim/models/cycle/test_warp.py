@@ -1,4 +1,4 @@
-"""Turns in which everything issues that only a warp's own program decides."""
+"""Issue cycles that depend only on a warp's own program."""
 
 import pytest
 

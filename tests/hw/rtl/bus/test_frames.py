@@ -1,4 +1,4 @@
-"""The frame engine, byte by byte, against a model of what the protocol says."""
+"""The frame engine, byte by byte, against a model of the protocol."""
 
 from __future__ import annotations
 

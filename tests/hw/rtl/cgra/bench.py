@@ -1,4 +1,4 @@
-"""Runs launches on the grid alone and compares every cycle with the reference."""
+"""Runs launches on the CGRA alone and compares every cycle with the reference."""
 
 from __future__ import annotations
 

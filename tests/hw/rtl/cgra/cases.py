@@ -1,4 +1,4 @@
-"""Random configurations, memories and neighbours for the grid."""
+"""Random configurations, memories and neighbours for the CGRA."""
 
 from __future__ import annotations
 

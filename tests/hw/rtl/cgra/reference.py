@@ -1,4 +1,4 @@
-"""The contract of the grid in plain Python, one step, cycle and access after the other (docs/cgra.md)."""
+"""The contract of the CGRA in plain Python, by single steps, cycles and accesses (docs/cgra.md)."""
 
 from __future__ import annotations
 

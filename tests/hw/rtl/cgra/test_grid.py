@@ -1,4 +1,4 @@
-"""The grid against a plain simulator of its contract: registers, stores and ends in every cycle."""
+"""The CGRA against a plain simulator of its contract: registers, stores and ends in every cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches made by hand on a small grid: values, cycles of frozen steps, errors, wrong bitstreams."""
+"""Hand-made launches on a small CGRA: values, cycles of frozen steps, errors, wrong bitstreams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory ports of a grid alone."""
+"""The memory ports of a CGRA alone."""
 
 from __future__ import annotations
 

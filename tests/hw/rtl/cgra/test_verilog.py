@@ -1,4 +1,4 @@
-"""The grid's Verilog: no combinational loop, no latch, clean for Verilator's linter."""
+"""The CGRA's Verilog: no combinational loop, no latch, clean for Verilator's linter."""
 
 from __future__ import annotations
 
