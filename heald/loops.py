@@ -125,7 +125,7 @@ def _configuration(mapped: SearchResult) -> dict[str, Any]:
 
 def run_kernel(prepared: PreparedKernel, simulator: Callable[[], Simulator], **options: Any) -> KernelRun:
     """Run a kernel and verify it; `options` are those of `heald.run.run_prepared`."""
-    options |= {"compile_seconds": prepared.map_seconds, "reference": "what the function means"}
+    options |= {"compile_seconds": prepared.map_seconds, "reference": "the function in 32-bit arithmetic"}
     return run_prepared(prepared, simulator, KernelRun, **options)
 
 

@@ -79,7 +79,7 @@ class ModelRun(Run):
             checks = (_NOTHING_RAN, *checks)
         if self.compared is not None:
             wrong = [] if self.compared.ok else [str(self.compared.first)]
-            what = f"tensors against onnxruntime {self.compared.version}, roundings next to a tie apart"
+            what = f"tensors against onnxruntime {self.compared.version}, except roundings next to a tie"
             checks = (*checks, check("onnxruntime", what, wrong, len(self.compared.tensors), "tensors"))
         return checks
 

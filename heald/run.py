@@ -138,7 +138,7 @@ class Run:
         if not self.configurations:
             return checks
         bad = [f"{name}: {text}" for name, texts in self.configurations.items() for text in texts]
-        what = "the bitstreams of the grid, decoded again, against the loops that they were made from"
+        what = "the bitstreams of the CGRA, decoded again, against the loops that they implement"
         return (*checks, check("configurations", what, bad, len(self.configurations), "configurations"))
 
     def _results_check(self) -> Check:

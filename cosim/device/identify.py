@@ -56,7 +56,7 @@ def identify(bus: Bus) -> MachineConfig:
     try:
         base = MachineConfig(name="device").replace(**values)
     except InputError as error:
-        raise BusError(f"the registers CONFIG_... tell a machine that cannot be: {error}") from None
+        raise BusError(f"the registers CONFIG_... describe an invalid machine: {error}") from None
     candidates: list[Fabric | None] = [None]
     if all(grid.values()):
         size = grid["cgra_rows"], grid["cgra_cols"]
@@ -64,7 +64,7 @@ def identify(bus: Bus) -> MachineConfig:
     for fabric in candidates:
         if (config := base.replace(cgra=fabric)).hash == found:
             return config
-    what = "its grid is none of the presets" if any(grid.values()) else "its registers contradict its hash"
+    what = "its fabric is not a preset" if any(grid.values()) else "its registers contradict its hash"
     raise BusError(f"the machine with hash {found} is not known ({what}): give its configuration")
 
 

@@ -52,7 +52,7 @@ def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int]
     """The fabric: a preset or file in the given size, or else the machine's own, or else `FABRIC`."""
     if source is None and base.cgra is not None:
         if size is not None:
-            raise InputError(f"--grid needs --fabric: the machine has the grid {base.cgra.name!r} already")
+            raise InputError(f"--grid needs --fabric: the machine already has the CGRA {base.cgra.name!r}")
         return base.cgra
     return load_fabric(source or FABRIC, size)
 

@@ -211,7 +211,7 @@ def decoded(
     `places` are PE and step of every node, in the graph's order.
     """
     if config.cgra is None:
-        return (f"machine {config.name!r} has no grid",)
+        return (f"machine {config.name!r} has no CGRA",)
     numbers = {name: i for i, name in enumerate(scalars)}
     at = {node.id: (pe, step) for node, (pe, step) in zip(graph.nodes, places, strict=True)}
     return tuple(verify(graph, words, config.cgra, at, arrays=arrays, scalars=numbers))

@@ -88,9 +88,7 @@ def held(directory: Path) -> Held:
     for name, digest in fields["files"].items():
         files[name] = _bytes(directory, name)
         if hashlib.sha256(files[name]).hexdigest() != digest:
-            raise InputError(
-                f"{directory / name}: is not what was compiled, its SHA-256 differs from the manifest's"
-            )
+            raise InputError(f"{directory / name}: was changed: its SHA-256 differs from the manifest's")
     return Held(directory, fields, files)
 
 

@@ -161,7 +161,7 @@ def predictor(network: Network, inputs: Arrays, tensors: Arrays) -> Predictor:
         found = predict_model(model, inputs, settings, tensors)
         wrong = [*model.failures, *(p.predicted.error for p in found.programs if p.predicted.error)]
         if wrong:
-            raise InputError(f"the program for this machine does not hold: {wrong[0]}")
+            raise InputError(f"the program for this machine failed a check: {wrong[0]}")
         return found.cycles
 
     return cycles

@@ -98,12 +98,12 @@ class ModelComparison:
         """One line for users."""
         equal, all_of_them = self.count("equal"), len(self.tensors)
         if self.first is None:
-            return f"all {all_of_them} tensors that were compared are onnxruntime's"
+            return f"all {all_of_them} compared tensors equal onnxruntime's"
         if not self.ok:
-            return f"not what onnxruntime computes: {self.first}"
+            return f"differs from onnxruntime: {self.first}"
         return (
-            f"{equal} of {all_of_them} tensors are onnxruntime's, {all_of_them - equal} differ by roundings "
-            f"next to a tie and what follows from them; first {self.first}"
+            f"{equal} of {all_of_them} tensors equal onnxruntime's, {all_of_them - equal} differ by "
+            f"roundings next to a tie and their consequences; first {self.first}"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Result(ProgramPrediction):
         """What is wrong with its results, or empty."""
         error = self.observed.error
         if error is None:
-            return f"{self.name}: {self.output} is not what it must be"
+            return f"{self.name}: {self.output} is not the expected result"
         return f"{self.name}: the machine stopped with error {error.text}"
 
     @property
@@ -233,7 +233,7 @@ def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
             "the cycle of every event of the RTL against the independent, event-driven model",
             [f"{r.name}: {r.divergence}" for r in results if r.divergence is not None],
             sum(len(r.observed.events) for r in results),
-            "events" if not stored else f"events and {stored:,} stores of the grid",
+            "events" if not stored else f"events and {stored:,} stores of the CGRA",
         ),
         check(
             "warps",

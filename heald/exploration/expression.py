@@ -290,7 +290,7 @@ def _shown(found: Possible) -> str:
 
 
 def _text_only(found: Possible) -> str:
-    return f"{_shown(found)} is text, of which only equality can be asked"
+    return f"{_shown(found)} is text, which can only be compared for equality"
 
 
 def _call(name: str, *found: Range) -> Range:

@@ -173,7 +173,7 @@ def _values(name: str, given: Any, place: str) -> Values:
     for value in listed:
         if name == "cgra":
             if not isinstance(value, str):
-                raise InputError(f'{place}: must hold names of grids or "none", not {value!r}')
+                raise InputError(f'{place}: must hold names of fabrics or "none", not {value!r}')
         else:
             _check_number(name, value, place)
     if len(set(listed)) < len(listed):
@@ -190,13 +190,13 @@ def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict
         raise InputError(f"{place}: {error}") from None
     known: dict[str, tuple[str, Fabric | None]] = {NO_GRID: (f'"{NO_GRID}"', None)}
     if base is not None:
-        known[base.name] = ("the grid of the base", base)
+        known[base.name] = ("the fabric of the base", base)
     for name, fabric in found.items():
         own = NO_GRID if fabric is None else fabric.name
         other, same = known.setdefault(own, (f'"{name}"', fabric))
         if same != fabric:
             raise InputError(
-                f'{place}: "{name}" and {other} are different grids of one name, {own!r}: each needs its own'
+                f'{place}: "{name}" and {other} are different fabrics named {own!r}: each needs its own'
             )
     return found
 

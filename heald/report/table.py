@@ -253,7 +253,7 @@ def print_kernel(run: KernelRun, console: Console) -> None:
     console.print()
     size = f"{fabric.rows}×{fabric.cols} grid, machine {config.hash}"
     console.print(f"[bold]{run.title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
-    table = plain_table("configuration", ">operations", ">II", ">least II", ">depth", no_wrap=True)
+    table = plain_table("configuration", ">operations", ">II", ">MII", ">depth", no_wrap=True)
     for mapped in result.configurations:
         mapping = mapped.found
         numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)
@@ -268,7 +268,7 @@ def _kernel_verdict(run: KernelRun) -> list[Text]:
     result, checked = run.result, run.result.checked
     lines = []
     if run.correct:
-        lines.append(Text(f"result: what the function means; returned {list(result.returned)}", "green"))
+        lines.append(Text(f"result: equals the function's; returned {list(result.returned)}", "green"))
     else:
         lines.append(Text(f"result: WRONG: {result.difference}", "bold red"))
     if run.divergence is None:
@@ -278,9 +278,9 @@ def _kernel_verdict(run: KernelRun) -> list[Text]:
         lines.append(Text(f"cycles: {run.cycles:,}; the model DIVERGES: {run.divergence}", "bold red"))
     wrong = [text for mapped in result.configurations for text in mapped.differences]
     if wrong:
-        lines.append(Text(f"configurations: NOT the graphs: {wrong[0]}", "bold red"))
+        lines.append(Text(f"bitstreams: do NOT decode to their loops: {wrong[0]}", "bold red"))
     else:
-        lines.append(Text("configurations: decoded, they are the graphs", "green"))
+        lines.append(Text("bitstreams: decode to their loops", "green"))
     if checked.ok:
         lines.append(Text(f"warps: accepted by the checker ({checked.method})", "green"))
     else:

@@ -79,7 +79,7 @@ def test_a_wrong_operator_is_named_and_others_are_not_blamed() -> None:
     assert found.first.cosine < 0.9
     assert found.tensors[-1].unit == "steps"
     assert found.tensors[-1].largest == pytest.approx(found.tensors[-2].largest)
-    assert found.summary.startswith("not what onnxruntime computes: node up (QLinearMatMul): ")
+    assert found.summary.startswith("differs from onnxruntime: node up (QLinearMatMul): ")
 
 
 def test_one_step_next_to_a_tie_is_a_rounding_and_elsewhere_is_not() -> None:

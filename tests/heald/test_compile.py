@@ -129,7 +129,7 @@ def test_a_changed_file_is_named(heald: Any, copy: Path, name: str) -> None:
     (copy / name).write_bytes(data)
     ended = heald("run", copy, *RUN)
     assert (ended.code, ended.out) == (2, "")
-    assert f"{copy / name}: is not what was compiled" in ended.err
+    assert f"{copy / name}: was changed" in ended.err
     (copy / name).unlink()
     assert f"{copy / name}: cannot be read" in heald("run", copy, *RUN).err
 

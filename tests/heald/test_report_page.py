@@ -269,9 +269,9 @@ def test_a_kernel_of_the_grid(tmp_path: Path) -> None:
     page = Page(file.read_text())
     told = " ".join(page.sections["grid"].split())
     mapping = made.kernels[0].mapping
-    assert f"II {mapping.ii}, least II {made.kernels[0].bound.mii}, depth {mapping.depth}" in told
+    assert f"II {mapping.ii}, MII {made.kernels[0].bound.mii}, depth {mapping.depth}" in told
     assert "The bitstream, decoded, is the graph." in told
-    assert "20 stores of the grid" in page.sections["result"]
+    assert "20 stores of the CGRA" in page.sections["result"]
     assert "torus4x4" in page.sections["machine"]
 
 

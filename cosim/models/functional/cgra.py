@@ -112,7 +112,7 @@ def launch(
     """
     steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
     if steps > STEP_LIMIT:
-        raise InputError(f"a launch of the grid must have at most {STEP_LIMIT} steps, not {steps}")
+        raise InputError(f"a launch of the CGRA must have at most {STEP_LIMIT} steps, not {steps}")
     arrays: list[Any] = []
     for array in configuration.arrays:
         view = spaces[array.space]

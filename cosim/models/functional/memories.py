@@ -136,7 +136,7 @@ class Memories:
             self._configuration = loaded(data, fabric)
         except InputError as error:
             found = f"a bitstream at {address:#x} of the scratchpad that is refused ({error})"
-            raise OperationError(found, "one for this grid") from None
+            raise OperationError(found, "one for this CGRA") from None
 
     def _bitstream(self, address: int, count: int) -> bytes:
         """The first `count` words of a bitstream."""

@@ -120,7 +120,7 @@ def causes(found: Exploration) -> list[Cause]:
     groups: dict[tuple[State, str], list[tuple[int, str]]] = {}
     for point in found.points:
         if point.state in WITHOUT:
-            reason = point.reason or "no reason is known"
+            reason = point.reason or "unknown reason"
             groups.setdefault((point.state, _NUMBER.sub("#", reason)), []).append((point.number, reason))
     made = [
         Cause(state, group[0][1], tuple(n for n, _ in group), len({text for _, text in group}) > 1)

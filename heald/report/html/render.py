@@ -27,7 +27,7 @@ _PACKAGE = "heald.report.html"
 SCRIPTS = ("packed.js", "lanes.js", "painter.js", "export.js", "timeline.js", "page.js")
 #: Display names of energy components (`cosim.energy.energy`).
 ENERGY = {
-    "memory": "memory outside of the chip",
+    "memory": "off-chip memory",
     **{"buffer_a": "input buffer A", "buffer_b": "input buffer B", "accumulator": "accumulator"},
     **{"scratchpad": "scratchpad", "output_buffer": "output buffer", "array": "array", "grid": "CGRA"},
     "control": "instructions and clock",
@@ -125,9 +125,7 @@ def _mapping(kernel: Kernel) -> dict[str, Any]:
     ii = mapping.ii
     contexts = [document(mapping.fabric, [panel(mapping, context)], per_row=1) for context in range(ii)]
     busy = len(mapping.graph.nodes) / (ii * mapping.fabric.size)
-    limit = f"The least II is {kernel.bound.mii}" + (
-        f": {kernel.bound.why}." if kernel.bound.mii > 1 else "."
-    )
+    limit = f"The MII is {kernel.bound.mii}" + (f": {kernel.bound.why}." if kernel.bound.mii > 1 else ".")
     if ii == kernel.bound.mii or kernel.proved_minimal:
         reached = "No smaller II is possible."
     else:

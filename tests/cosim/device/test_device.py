@@ -113,7 +113,7 @@ def test_other_machines_are_identified_by_their_registers(small: MachineConfig) 
     [
         ("ID", 0, "register ID must be 0x4845414c, not 0x00000000: what answers is no Heald machine"),
         ("VERSION", 0x10000, "register VERSION must be 4.1, not 1.0"),
-        ("CONFIG_ROWS", 3, r"CONFIG_\.\.\. tell a machine that cannot be: rows .* power of two"),
+        ("CONFIG_ROWS", 3, r"CONFIG_\.\.\. describe an invalid machine: rows .* power of two"),
         ("CONFIG_ROWS", 2, "its registers contradict its hash"),
     ],
 )
@@ -128,9 +128,7 @@ def test_what_is_no_known_machine_is_refused(
 
 def test_a_machine_with_a_grid_of_its_own_has_to_be_told() -> None:
     config = MIXED
-    with pytest.raises(
-        BusError, match=r"not known \(its grid is none of the presets\): give its configuration"
-    ):
+    with pytest.raises(BusError, match=r"not known \(its fabric is not a preset\): give its configuration"):
         Device(FakeBus(config))
     assert Device(FakeBus(config), config).config is config
 

@@ -72,11 +72,11 @@ def test_a_fabric_and_a_base_may_be_files_beside_the_space(folder: Path) -> None
 @pytest.mark.parametrize(
     ("name", "values", "told"),
     [
-        ("mine", '["./a.toml", "./b.toml"]', '"./b.toml" and "./a.toml" are different grids'),
-        ("mesh2x2", '["mesh2x2", "./a.toml"]', '"./a.toml" and "mesh2x2" are different grids'),
-        ("vector3x4", '["./a.toml", "none"]', '"./a.toml" and the grid of the base are different grids'),
-        ("none", '["./a.toml", "none"]', '"./a.toml" and "none" are different grids'),
-        ("none", '["./a.toml", "mesh2x2"]', '"./a.toml" and "none" are different grids'),
+        ("mine", '["./a.toml", "./b.toml"]', '"./b.toml" and "./a.toml" are different fabrics'),
+        ("mesh2x2", '["mesh2x2", "./a.toml"]', '"./a.toml" and "mesh2x2" are different fabrics'),
+        ("vector3x4", '["./a.toml", "none"]', '"./a.toml" and the fabric of the base are different fabrics'),
+        ("none", '["./a.toml", "none"]', '"./a.toml" and "none" are different fabrics'),
+        ("none", '["./a.toml", "mesh2x2"]', '"./a.toml" and "none" are different fabrics'),
     ],
 )
 def test_different_grids_must_not_have_one_name(
@@ -86,9 +86,7 @@ def test_different_grids_must_not_have_one_name(
         (folder / f"{file}.toml").write_text(f'preset = "mesh4x4"\nname = "{name}"\nrows = {rows}\n')
     with pytest.raises(InputError) as error:
         read(space(f"[parameters]\nrows = [4, 8]\ncgra = {values}"))
-    assert f"other.toml: [parameters] cgra: {told} of one name, {name!r}: each needs its own" in str(
-        error.value
-    )
+    assert f"other.toml: [parameters] cgra: {told} named {name!r}: each needs its own" in str(error.value)
 
 
 def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
@@ -125,7 +123,7 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
             "[parameters]\nrows = [4]\ncgra = ['tours4x4', 'none']",
             "[parameters] cgra: a fabric must be a preset",
         ),
-        ("[parameters]\ncgra = [4, 8]", 'must hold names of grids or "none", not 4'),
+        ("[parameters]\ncgra = [4, 8]", 'must hold names of fabrics or "none", not 4'),
         ("foo = 1\n[parameters]\nrows = [4]", "unknown key 'foo'; valid are base, parameters"),
         ("[parameters]\nrows = [4]\n[derived]\nrowz = '4'", "[derived] rowz: unknown field"),
         ("[parameters]\nrows = [4]\n[derived]\nrows = '4'", "[derived] rows: is also a parameter"),

@@ -1,4 +1,4 @@
-"""The mapper: its mappings can be configured and implement the graph; it is repeatable and thorough."""
+"""The mapper: mappings can be configured, implement the graph, are reproducible, and use all resources."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_outputs_of_bytes_are_bytes() -> None:
 
 def test_a_launch_of_too_many_steps_is_refused() -> None:
     with pytest.raises(
-        InputError, match="a launch of the grid must have at most 50000000 steps, not 536870910"
+        InputError, match="a launch of the CGRA must have at most 50000000 steps, not 536870910"
     ):
         memories = Memories(CONFIG, np.zeros(0, np.uint8))
         views = {i: held.data for i, held in enumerate(Spaces(memories).bytes)}
