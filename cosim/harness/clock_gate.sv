@@ -1,4 +1,4 @@
-// A clock that rests: it rises with `clk` where `enable` was 1 at the end of the cycle before.
+// A gated clock: it rises with `clk` if `enable` was 1 at the end of the previous cycle.
 module clock_gate (
     input logic clk,
     input logic enable,

@@ -1,8 +1,9 @@
 // The clock and the VPI side of a simulation that cocotb controls.
 //
-// VPI costs time in every cycle in which it looks for work. Python here waits for edges of `done` and, rarely,
-// for a time; so callbacks are processed only in half cycles in which `done` changed, a timed callback is due,
-// or Python asked for a later phase of the same time. All other half cycles are those of the plain loop.
+// VPI takes time in every cycle in which it looks for work. Python waits here for edges of `done` and,
+// rarely, for a time. So callbacks are processed only in half cycles in which `done` changed, a timed
+// callback is due, or Python asked for a later phase of the same time. All other half cycles are those of the
+// plain loop.
 
 #include "simulation.h"
 #include "verilated_vpi.h"
@@ -21,7 +22,7 @@ static void apply_writes() {
     value_changes();
 }
 
-// Everything that VPI may want in one time step, after the model was evaluated.
+// Everything that VPI may need in one time step, after the model was evaluated.
 static void settle(Simulation& s) {
     do {
         do {
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
     bool more = wants_more();
     CData done = s.top->done;
     while (!s.context.gotFinish()) {
-        // With the harness at rest and nothing due, no edge will ever come.
+        // The harness is at rest and nothing is due, so no edge will ever come.
         if (!more && deadline == NEVER && !s.top->start && !s.top->done) break;
         s.advance();
         const bool timed = s.context.time() >= deadline;

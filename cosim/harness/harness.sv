@@ -1,9 +1,9 @@
-// Everything around the machine: memory with its four ports, host, recorder of events.
+// Everything around the machine: memory with its four ports, host, event recorder.
 //
-// Whoever toggles `clk` raises `start` with the number of a job, waits for `done`, and lowers `start`. All that
-// a job is made of lies in the files of <directory>/<job>, where `+directory=` names the directory. `fault` is
-// not 0 when the machine breaks its side of the contract: cause [7:0] (cosim/verdict.py), ports [11:8]. With
-// HEALD_GRID the machine has a grid with STORES store ports.
+// The driver of `clk` raises `start` with the number of a job, waits for `done`, and lowers `start`. A job is
+// read from the files in <directory>/<job>, where `+directory=` names the directory. `fault` is not 0 if the
+// machine breaks the contract of its ports: cause [7:0] (cosim/verdict.py), ports [11:8]. With HEALD_GRID,
+// the machine has a CGRA with STORES store ports.
 
 module harness #(
     parameter int unsigned WARPS = 1,
@@ -35,7 +35,7 @@ module harness #(
         if (!$value$plusargs("directory=%s", root)) root = ".";
     end
 
-    // The name is made once per job: as a continuous expression it would be made again in every cycle.
+    // Built once per job: a continuous expression would be evaluated in every cycle.
     logic started;
     initial started = 1'b0;
     always_ff @(posedge clk) begin
@@ -43,7 +43,7 @@ module harness #(
         if (start && !started) directory <= $sformatf("%s/%0d", root, job);
     end
 
-    // Settings of the run: words of `MemorySettings.words`, then the limit of quiet cycles.
+    // Settings of the run: the words of `MemorySettings.words`, then the limit of quiet cycles.
     logic [31:0] settings[0:18];
     initial for (int i = 0; i < 19; i++) settings[i] = '0;
 
@@ -174,8 +174,8 @@ module harness #(
         .trace_output, .trace_output_address, .trace_output_value, .happens
     );
 
-    // A machine that works moves something now and then: an event, a beat, a host access. One that does not,
-    // for longer than its watchdog allows, would keep a run from ending.
+    // A working machine moves something now and then: an event, a beat, a host access. One that does not, for
+    // longer than its watchdog allows, would keep a run from ending.
     logic [31:0] quiet;
     wire host_done;
     assign done = host_done || fault != 0;

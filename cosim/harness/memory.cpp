@@ -1,4 +1,5 @@
-// The bytes behind memory.sv: 4 GiB in pages that exist from the first write on, so that a run costs what it uses.
+// The bytes behind memory.sv: 4 GiB in pages that are allocated on the first write, so a run takes what it
+// uses.
 //
 // An image is pairs of 32-bit words (first word, number of words), each followed by the words.
 
@@ -13,7 +14,7 @@
 
 namespace {
 
-constexpr unsigned PAGE_BITS = 18;  // words, which is 1 MiB
+constexpr unsigned PAGE_BITS = 18;  // in words; a page is 1 MiB
 constexpr uint32_t PAGE_WORDS = 1u << PAGE_BITS;
 
 std::array<std::unique_ptr<uint32_t[]>, 1u << (30 - PAGE_BITS)> pages;
@@ -54,7 +55,7 @@ void read_image(const std::string& path) {
 
 }  // namespace
 
-// Memory becomes the image of a job, and its output file is begun.
+// Loads the image of a job, and opens its output file.
 extern "C" void memory_load(const char* directory) {
     for (auto& each : pages) each.reset();
     read_image(std::string(directory) + "/memory.bin");
@@ -63,12 +64,12 @@ extern "C" void memory_load(const char* directory) {
     if (!output) fail(path);
 }
 
-// `version` changes with every write: it makes the simulator ask again.
+// `version` changes with every write, which makes the simulator call again.
 extern "C" void memory_read(uint32_t word, uint32_t words, uint32_t /* version */, svBitVecVal* data) {
     for (uint32_t i = 0; i < words; ++i) data[i] = read(word + i);
 }
 
-// Writes the bytes of `data` whose bit of `strobe` is set.
+// Writes the bytes of `data` whose bit in `strobe` is set.
 extern "C" void memory_write(uint32_t word, uint32_t words, const svBitVecVal* data, const svBitVecVal* strobe) {
     for (uint32_t i = 0; i < words; ++i) {
         const uint32_t bytes = strobe[i / 8] >> (4 * (i % 8)) & 15;
@@ -88,7 +89,7 @@ extern "C" void memory_dump(uint32_t word, uint32_t words) {
     }
 }
 
-// Ends the output file.
+// Closes the output file.
 extern "C" void memory_finish() {
     const bool failed = std::ferror(output) != 0;
     if (std::fclose(output) != 0 || failed) fail("output.bin");

@@ -1,7 +1,7 @@
-// The memory that all four ports share: byte-addressed, little-endian, 32-bit words inside. memory.cpp holds it.
+// The memory shared by all four ports: byte-addressed, little-endian, with 32-bit words. memory.cpp holds it.
 //
 // Addresses from 4 * WORDS on do not exist: they read as 0 and are answered with an error. A word written in
-// cycle x is seen by every answer from x + 1 on; an answer carries the data of its own cycle.
+// cycle x is seen by every response from x + 1 on; a response carries the data of its own cycle.
 
 import "DPI-C" function void memory_load(input string directory);
 import "DPI-C" function void memory_read(

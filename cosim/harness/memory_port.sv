@@ -1,9 +1,9 @@
-// One memory port: decides in which cycles it accepts a request and when the answer is due.
+// One memory port: decides in which cycles it accepts a request, and when the response is due.
 //
-// The pattern of acceptance is that of cosim/settings.py (`MemorySettings.available`), bit for bit. While the
-// machine does not run there is no pattern: what is still presented after an error stop is accepted at once.
-// A request accepted in cycle x is answered in cycle x + latency, one per cycle at most, so a line of slots
-// addressed by time holds all that is outstanding.
+// The pattern is that of cosim/settings.py (`MemorySettings.available`), bit for bit. While the machine does
+// not run, there is no pattern: requests still presented after an error stop are accepted at once. A request
+// accepted in cycle x is answered in cycle x + latency, at most one per cycle, so a row of slots addressed by
+// time holds all outstanding requests.
 
 module memory_port #(
     parameter int unsigned PORT = 0,
@@ -34,7 +34,7 @@ module memory_port #(
         return h ^ (h >> 16);
     endfunction
 
-    // Widths are powers of two up to 128, so seven bits of the product tell its remainder.
+    // Widths are powers of two up to 128, so the low seven bits of the product give its remainder.
     wire [6:0] phase = (cycle[6:0] * bandwidth[6:0]) & 7'(WIDTH - 1);
     wire [31:0] coarse_cycle = 32'(cycle >> 5);
 
@@ -67,7 +67,7 @@ module memory_port #(
     assign due = line[now][32];
     assign due_address = line[now][31:0];
     assign idle = outstanding == 0 && !valid;
-    // A stream's request neither disappears nor changes before it is accepted.
+    // A stream's request must neither disappear nor change before it is accepted.
     assign unstable = held && (!valid || address != held_address);
 
     always_ff @(posedge clk) begin

@@ -1,6 +1,6 @@
-// Runs jobs 0 to N - 1 (+jobs=N) one after the other, with nothing but a loop around the model.
+// Runs jobs 0 to N - 1 (+jobs=N) one after the other, with only a loop around the model.
 //
-// Prints a line for each: job, fault, status, seconds. A fault ends the program with code 3.
+// Prints a line for each: job, fault, status, seconds. A fault ends the program with exit code 3.
 
 #include <chrono>
 #include <cstdio>

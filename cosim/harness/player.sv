@@ -1,6 +1,6 @@
 // The host: plays a script of register accesses, waits for the machine, reads back, asks for dumps.
 //
-// An entry of the script is {op[3:0], address[15:0], data[31:0]} (cosim/host.py):
+// A script entry is {op[3:0], address[15:0], data[31:0]} (cosim/host.py):
 //   0 end    1 write a register    2 read a register    3 wait until the machine is done
 //   4 region to dump: first word   5 region to dump: number of words
 // Responses of the machine after the wait go to the results, in order.

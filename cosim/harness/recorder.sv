@@ -1,8 +1,8 @@
-// Writes one record for every cycle in which an instruction issues, an operation completes or a signal fires.
+// Writes a record for every cycle in which an instruction issues, an operation completes or a signal fires.
 //
 // A record is a row of 32-bit words, first word first: cycle (two words), {void, issue}, {signal, complete},
-// then the pcs of the warps, two to a word (cosim/observe.py reads them). Every store of the grid has a record of its
-// own in another file: cycle (two words, the number of the port in the upper half of the second), address, value.
+// then the pcs of the warps, two per word (cosim/observe.py reads them). Every store of the CGRA has a record
+// in another file: cycle (two words, with the port number in the upper half of the second), address, value.
 
 module recorder #(
     parameter int unsigned WARPS = 1,

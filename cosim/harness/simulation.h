@@ -1,4 +1,4 @@
-// The verilated harness with its clock, its time and, when built for them, its waves.
+// The Verilated harness with its clock, its time and, if built for them, its waves.
 
 #pragma once
 
@@ -19,7 +19,7 @@ using Waves = VerilatedVcdC;
 #if VM_TRACE
 #include "svdpi.h"
 
-// Whether the present half cycle is recorded: what waves/view.sv said last.
+// Whether the current half cycle is recorded, according to waves/view.sv.
 static bool recording = true;
 
 extern "C" void waves_record(svBit on) { recording = on; }
@@ -61,7 +61,7 @@ public:
         return match.empty() ? match : match.substr(match.find('=') + 1);
     }
 
-    // Ends the present half cycle: records it, then moves time on.
+    // Ends the current half cycle: records it, then advances time.
     void advance() {
 #if VM_TRACE
         if (waves && recording) waves->dump(context.time());
@@ -74,7 +74,8 @@ public:
 
 private:
 #if VM_TRACE
-    // Scopes of the machine to record, all below them too, with commas between; all of it for nothing.
+    // Scopes of the machine to record with everything below them, separated by commas; empty for the whole
+    // machine.
     void choose_scopes(const std::string& names) {
         if (names.empty()) return;
         waves->dumpvars(99, "harness.view");

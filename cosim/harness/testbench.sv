@@ -1,16 +1,16 @@
-// A machine in memories of its own: plays the host of a compiled program, and checks what it leaves.
+// A machine with its own memories: plays the host of a compiled program, and checks its results.
 //
-// Plain SystemVerilog for any simulator. `+program=NAME` says how the names of the files of a program begin:
-//   NAME.script.hex    accesses of the host, {op[3:0], address[15:0], data[31:0]} (op 1 write, 2 read, 3 wait for the
-//                 end, 4 and 5 first word and number of words of a region to check, 0 end)
-//   NAME.memory.hex    what memory holds in the beginning; the rest is 0
-//   NAME.results.hex   what the reads after the wait must give
-//   NAME.expected.hex  words of the regions, and NAME.mask.hex the bits of them that count
-// `+base=HEX` says where address 0 of the program lies in memory (the register BASE): a multiple of 4,096, 0 by default.
-// With `+unknown` memory holds X where NAME.memory.hex gives nothing. X may be stored where no tensor lies, and
-// nowhere else; handshakes, addresses, strobes and answers to the host must be known.
+// Plain SystemVerilog for any simulator. `+program=NAME` is the prefix of the program's file names:
+//   NAME.script.hex    accesses of the host, {op[3:0], address[15:0], data[31:0]} (op 1 write, 2 read, 3 wait for
+//                      the end, 4 and 5 first word and number of words of a region to check, 0 end)
+//   NAME.memory.hex    initial memory; the rest is 0
+//   NAME.results.hex   expected values of the reads after the wait
+//   NAME.expected.hex  words of the regions, and NAME.mask.hex the bits of them to compare
+// `+base=HEX` is the location of the program's address 0 in memory (the register BASE): a multiple of 4,096,
+// by default 0. With `+unknown`, memory holds X where NAME.memory.hex gives nothing. X may be stored only
+// where no tensor lies; handshakes, addresses, strobes and responses to the host must be known.
 
-// Requests of a port come out after as many cycles as its memory takes to answer.
+// Delays the requests of a port by the response time of its memory.
 module testbench_line #(
     parameter LATENCY = 1
 ) (
@@ -105,7 +105,7 @@ module testbench;
     integer outside = 0;
     reg [31:0] base = 0;
 
-    // The word of an address, counted from the first that the program has.
+    // The word at an address, counted from the program's first word.
     function [29:0] place_of(input [31:0] address);
         place_of = (address - base) / 4 - FIRST;
     endfunction
@@ -114,7 +114,7 @@ module testbench;
         word_at = place_of(address) < WORDS ? memory[place_of(address)] : 0;
     endfunction
 
-    // Answers are what memory holds in the cycle of the answer, so in the middle of it.
+    // A response carries the memory of its own cycle, so it is read in the middle of the cycle.
     always @(negedge clk) begin
         for (i = 0; i < WIDTH_A / 4; i = i + 1) a_data[32*i+:32] = word_at(a_from + 4 * i);
         for (i = 0; i < WIDTH_B / 4; i = i + 1) b_data[32*i+:32] = word_at(b_from + 4 * i);
@@ -133,7 +133,7 @@ module testbench;
         end
     end
 
-    // Handshakes must be known always, what goes with them when they are valid. Words that are stored are compared.
+    // Handshakes must always be known, payloads when valid. Stored words are compared.
 
     integer unknown = 0;
 

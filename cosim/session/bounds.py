@@ -30,8 +30,8 @@ def array_cycles(operator: Operator | Repeated, config: MachineConfig) -> int:
     In each cycle, every row holds an element of one operand, and every column one of the other. So an element
     of A that is multiplied with n elements of B occupies a row for n / columns cycles, rounded up, whatever
     else the array does; an element of B likewise. The operand that needs more gives the bound. For a
-    convolution, weights are counted, and for a kernel of one pixel also the image's pixels. Products with
-    padding need no cycles.
+    convolution, weights are counted, and for a kernel of one pixel also the image's pixels. Multiplications
+    with padding need no cycles.
     """
     match operator:
         case Repeated():

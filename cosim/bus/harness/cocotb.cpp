@@ -1,7 +1,7 @@
-// A simulation that cocotb controls in every cycle, its clock too.
+// A simulation that cocotb controls in every cycle, including its clock.
 //
-// As cocotb's own program for Verilator (share/lib/verilator/verilator.cpp), with the time of a context: Python
-// that waits for a clock edge sees what registers held before it, as models of buses expect.
+// Like cocotb's own program for Verilator (share/lib/verilator/verilator.cpp), with the time of a context:
+// Python that waits for a clock edge sees the register values before it, as bus models expect.
 
 #include <memory>
 
@@ -21,7 +21,7 @@ static void apply_writes() {
     value_changes();
 }
 
-// All that happens at one time.
+// Everything that happens at one time.
 static void step(Vharness& top) {
     do {
         do {

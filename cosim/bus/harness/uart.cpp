@@ -1,8 +1,8 @@
-// The top with the UART, bit by bit on its pins, at the other end of a file descriptor (a pseudo terminal).
+// The UART top, bit by bit on its pins, at the other end of a file descriptor (a pseudo-terminal).
 //
-// +fd=N: the descriptor; +steps=1: time passes only while somebody waits; +cycles=N: clock cycles of a bit;
-// +wrong=N: of 100,000 bytes in each direction so many are damaged, lost, or preceded by one that nobody sent;
-// +seed=N: seed of these faults.
+// +fd=N: the descriptor; +steps=1: time passes only on request; +cycles=N: clock cycles per bit; +wrong=N: of
+// 100,000 bytes in each direction, N are damaged, lost, or preceded by a spurious one; +seed=N: seed of the
+// faults.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,21 +20,21 @@
 #include "Vharness.h"
 #include "verilated.h"
 
-static constexpr int FRAME_BITS = 10;  // start, eight of data, stop
+static constexpr int FRAME_BITS = 10;  // start bit, eight data bits, stop bit
 static constexpr int POLL_CYCLES = 128;
-static constexpr long REST_CYCLES = 20'000'000;  // without a byte, after which this process slows down
+static constexpr long REST_CYCLES = 20'000'000;  // after this many cycles without a byte, the process slows down
 
 static int number(VerilatedContext& context, const char* name, int otherwise) {
     const std::string match = context.commandArgsPlusMatch(name);
     return match.empty() ? otherwise : std::atoi(match.substr(match.find('=') + 1).c_str());
 }
 
-// What may happen to a byte on the way.
+// Faults of the line.
 class Faults {
 public:
     Faults(int seed, int wrong) : random(seed), wrong(wrong) {}
 
-    // Frames (start bit lowest) that arrive instead of that of `byte`: none, one or two.
+    // Frames (start bit lowest) that arrive in place of that of `byte`: none, one or two.
     std::vector<unsigned> carry(unsigned char byte) {
         unsigned frame = 1u << (FRAME_BITS - 1) | byte << 1;
         if (static_cast<int>(random() % 100'000) >= wrong) return {frame};
@@ -77,12 +77,12 @@ private:
     unsigned frame = 0;
 };
 
-// Takes bytes from a line, each bit from its middle.
+// Receives bytes from a line, sampling each bit in its middle.
 class Receiver {
 public:
     explicit Receiver(int cycles) : cycles(cycles) {}
 
-    // Whether a byte is complete, which is `byte` then.
+    // Returns whether a byte is complete; it is then in `byte`.
     bool step(bool line) {
         if (age < 0) {
             if (!line) age = 0;
@@ -105,7 +105,7 @@ private:
     int age = -1;  // cycles since the start bit began
 };
 
-// Moves bytes between descriptor and lines; false at the end.
+// Moves bytes between descriptor and lines; returns false at the end.
 static bool exchange(int fd, Sender& sender, Faults& down, std::string& up, bool rest) {
     pollfd state{fd, POLLIN, 0};
     poll(&state, 1, rest ? 10 : 0);
@@ -127,7 +127,7 @@ static bool exchange(int fd, Sender& sender, Faults& down, std::string& up, bool
     return true;
 }
 
-// Reads exactly so many bytes; false at the end.
+// Reads exactly `size` bytes; returns false at the end.
 static bool take(int fd, void* data, size_t size) {
     for (auto* at = static_cast<char*>(data); size != 0;) {
         const ssize_t count = read(fd, at, size);
@@ -173,7 +173,7 @@ public:
     }
 
     uint64_t cycle = 0;
-    std::string up;  // bytes from the machine that nobody has taken yet
+    std::string up;  // bytes from the machine that have not been read yet
     Faults down, back;
     Sender sender;
 
@@ -182,7 +182,7 @@ private:
     std::unique_ptr<Vharness> top;
 };
 
-// Time passes as in the world; bytes come and go when they do.
+// Runs in real time; bytes come and go at any time.
 static void run_free(int fd, Bench& bench) {
     fcntl(fd, F_SETFL, O_NONBLOCK);
     long quiet = 0;
@@ -192,8 +192,8 @@ static void run_free(int fd, Bench& bench) {
     } while (exchange(fd, bench.sender, bench.down, bench.up, quiet > REST_CYCLES));
 }
 
-// Time passes only while somebody waits: 'w', count, bytes: send; 'r', cycles: pass so many cycles, fewer when a
-// byte comes, and answer with cycle, count and bytes. Numbers are of this computer.
+// Time passes only on request. 'w', count, bytes: send. 'r', cycles: let that many cycles pass, or fewer if a
+// byte comes, and reply with cycle, count and bytes. Numbers have the host's byte order.
 static void run_in_steps(int fd, Bench& bench) {
     char operation;
     uint32_t number;

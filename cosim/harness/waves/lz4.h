@@ -1,8 +1,8 @@
-// Compression into the LZ4 block format, as far as Verilator's writer of FST files calls it.
+// Compression into the LZ4 block format, limited to what Verilator's FST writer calls.
 //
-// The writer includes <lz4.h>, whose library comes with no package of PyPI and with few base systems. Any reader
-// of FST files decompresses what this makes. It looks for matches as the library's fast mode does: through a table of
-// the last place of each four bytes, with steps that grow where nothing matches.
+// The writer includes <lz4.h>, whose library is in no PyPI package and few base systems. Any FST reader
+// decompresses the result. Matches are found like in the library's fast mode: with a table of the last
+// position of each four bytes, and steps that grow while nothing matches.
 
 #pragma once
 
@@ -15,9 +15,9 @@ inline int LZ4_compressBound(int size) { return size + size / 255 + 16; }
 
 namespace lz4_block {
 
-constexpr int MIN_MATCH = 4;        // what a match is worth at least
-constexpr int LAST_LITERALS = 5;    // a block ends with so many literals,
-constexpr int MATCH_LIMIT = 12;     // and no match begins in so many of its last bytes
+constexpr int MIN_MATCH = 4;        // shortest match
+constexpr int LAST_LITERALS = 5;    // a block ends with at least this many literals,
+constexpr int MATCH_LIMIT = 12;     // and no match begins in this many of its last bytes
 constexpr int MAX_DISTANCE = 65535;
 
 inline uint32_t word(const uint8_t* at) {
@@ -26,7 +26,7 @@ inline uint32_t word(const uint8_t* at) {
     return value;
 }
 
-// A length of which four bits have their place in the token; the rest follows in bytes.
+// A length with four bits in the token; the rest follows in bytes.
 inline uint8_t* put_rest(uint8_t* out, int length) {
     if (length < 15) return out;
     for (length -= 15; length >= 255; length -= 255) *out++ = 255;
@@ -49,7 +49,7 @@ inline uint8_t* put(uint8_t* out, const uint8_t* literals, int count, int distan
 
 }  // namespace lz4_block
 
-// `capacity` must be at least LZ4_compressBound(size); returns how many bytes the block has.
+// `capacity` must be at least LZ4_compressBound(size); returns the size of the block in bytes.
 inline int LZ4_compress_default(const char* source, char* target, int size, int capacity) {
     using namespace lz4_block;
     if (capacity < LZ4_compressBound(size)) return 0;

@@ -1,14 +1,15 @@
-// What waves show beside the signals of the machine: its events, decoded, and those of the cycle model.
+// Signals that waves show beside the machine's own: its decoded events, and those of the cycle model.
 //
-// Bound into the harness where it is built for waves. `view.rtl` has the events that the machine traces, `view.model`
-// those that the cycle model predicts; `differs` is 1 in a cycle in which they are not the same, `diverged` from then
-// on. Instructions are text (ASCII). Files of a job (cosim/wave_files.py), beside those of every run:
-//   window.hex     first and last cycle to record, each 64 bits; last one all ones: everything, also the host's work
+// Bound into the harness if it is built for waves. `view.rtl` has the events that the machine traces,
+// `view.model` those that the cycle model predicts. `differs` is 1 in cycles in which they differ, `diverged`
+// from then on. Instructions are text (ASCII). Files of a job (cosim/wave_files.py), beside those of every
+// run:
+//   window.hex     first and last cycle to record, 64 bits each; last all ones: everything, including the host
 //   text.hex       {engine[7:0], text} of the instructions, at warp * PROGRAM + pc
-//   predicted.bin  events that are predicted, in the form of the recorder's, first byte of a record the highest
-// A job without them is recorded whole, or not at all where the run's waves have a window (+window).
+//   predicted.bin  predicted events in the recorder's format, first byte of a record the highest
+// A job without them is recorded completely, or not at all if the run's waves have a window (+window).
 
-// An engine: operations that begin and end in a cycle, how many are under way, and the one that it works at.
+// An engine: operations that begin and end in a cycle, the number in progress, and the current one.
 module waves_engine (
     // verilator tracing_off
     input logic clk,
@@ -57,7 +58,7 @@ module waves_warp (
     localparam logic [7:0] NONE = 8'hFF;
     logic [15:0] last_pc;
     logic [255:0] last;
-    // The engines of operations under way: they complete in the order in which they issued.
+    // The engines of operations in progress, which complete in issue order.
     logic [7:0] engines[$];
     logic [7:0] next;
 
@@ -82,7 +83,7 @@ module waves_warp (
     end
 endmodule
 
-// All warps and engines, seen by the machine's own trace or by the model's.
+// All warps and engines, as seen by the machine's own trace or the model's.
 module waves_events #(
     parameter int unsigned WARPS = 1
 ) (
@@ -102,7 +103,7 @@ module waves_events #(
     logic [ENGINES-1:0] begins, ends;
     logic [256*ENGINES-1:0] texts;
 
-    // One operation at most begins on an engine in a cycle, and one ends.
+    // In a cycle, at most one operation begins on an engine and one ends.
     always_comb begin
         begins = '0;
         ends = '0;
@@ -146,7 +147,7 @@ module waves #(
     input logic [16*WARPS-1:0] trace_pc
 );
     // verilator tracing_on
-    // Whether model and RTL are different in this cycle, and whether they were in any before.
+    // Whether model and RTL differ in this cycle, and whether they differed in any earlier one.
     wire differs;
     logic diverged;
     // verilator tracing_off
@@ -154,7 +155,7 @@ module waves #(
 
     import "DPI-C" function void waves_record(input bit on);
 
-    // The cycles to record, first and last one; all ones: everything, what the host does too.
+    // First and last cycle to record; all ones: everything, including the host's work.
     logic windowed;
     initial windowed = $test$plusargs("window") != 0;
     logic [63:0] window[0:1];
@@ -178,7 +179,7 @@ module waves #(
     wire [WARPS-1:0] signal = now ? record[112+:WARPS] : '0;
     wire [16*WARPS-1:0] pc = record[128+:16*WARPS];
 
-    // A trace of the machine says of every issue whether its predicate was false.
+    // The machine traces for every issue whether its predicate was false.
     wire [WARPS-1:0] real_issue = trace_issue & ~trace_void, real_void = trace_issue & trace_void;
     wire [264*WARPS-1:0] seen, expected;
     wire [WARPS-1:0] other;

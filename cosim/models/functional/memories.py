@@ -48,9 +48,8 @@ class Memories:
     """State of a machine's memories; `memory` is changed in place.
 
     `a` and `b` are columns × lanes bytes, `acc` is words × columns int32, `scratch` and `out` are bytes.
-    Their initial contents are arbitrary, and with `strict`, reading them is an error. So are the parts of an
-    accumulator word that a GEMM leaves beside its result. `macs` and `moved` (bytes by port) count the work
-    done.
+    Their initial contents are arbitrary, and so is what a GEMM leaves beside its result in an accumulator
+    word; with `strict`, reading these is an error. `macs` and `moved` (bytes by port) count the work done.
     """
 
     def __init__(self, config: MachineConfig, memory: Bytes, *, strict: bool = False):

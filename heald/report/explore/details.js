@@ -1,5 +1,5 @@
 "use strict";
-// The card of the selected point: configuration, metrics, what the RTL said, its file.
+// The card of the selected point: configuration, metrics, RTL run, its file.
 
 const Details = (() => {
   function create(app) {
@@ -19,7 +19,7 @@ const Details = (() => {
       return made;
     }
 
-    // Less or more than the best, as a factor from 1 on.
+    // Less or more than the best, as a factor of at least 1.
     function factor(name, value) {
       if (!(best[name] > 0) || !(value > 0)) return "";
       const times = points.directions[name] > 0 ? value / best[name] : best[name] / value;

@@ -1,11 +1,11 @@
 "use strict";
-// Files that the page makes: a configuration as TOML, points as CSV.
+// Files that the page writes: a configuration as TOML, points as CSV.
 
 const Files = (() => {
-  // Whether all fields of a machine are known: those of refused points may not be.
+  // Whether all fields of a machine are known; those of refused points may not be.
   const isWhole = (points, i) => points.data.fields.every(([field]) => points.machine(field, i) !== null);
 
-  // As `hw.config.to_toml` writes a configuration; the grid whole where the page has it.
+  // In the format of `hw.config.to_toml`, including the fabric if the page has it.
   function toml(points, i) {
     const { data } = points, name = `${data.name}-${data.number[i]}`;
     const lines = [`name = ${JSON.stringify(name)}`], tables = [];
@@ -29,7 +29,7 @@ const Files = (() => {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
 
-  // Points in an order, with the columns of `heald explore --csv` that are known.
+  // Points in a given order, with the known columns of `heald explore --csv`.
   function csv(points, order) {
     const names = ["point", "state", ...points.data.parameters.map(p => p.name),
       ...points.data.metrics.map(m => m.name), "front", "confirmed", "reason"];

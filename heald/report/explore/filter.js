@@ -1,5 +1,5 @@
 "use strict";
-// Filters such as `luts<60k rows=8 front=yes`: terms that must all hold.
+// Filters such as `luts<60k rows=8 front=yes`: all terms must hold.
 
 const Filter = (() => {
   const TERM = /\s*(?:([A-Za-z_]\w*)\s*(<=|>=|!=|≤|≥|≠|==|=|<|>|~)\s*("[^"]*"|[^\s"]+)|"([^"]*)"|([^\s"]+))/y;
@@ -7,7 +7,7 @@ const Filter = (() => {
   const NUMBER = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([pnuµμmkKMGT]?)(s|J|B|Hz|%)?$/;
   const SAME = { "≤": "<=", "≥": ">=", "≠": "!=", "==": "=" };
 
-  // A number with a prefix and a unit, in the unit of the metrics; null for other text.
+  // A number with a prefix and a unit, in the metric's unit; null for other text.
   function number(text) {
     const found = NUMBER.exec(text);
     if (!found) return null;
@@ -22,7 +22,7 @@ const Filter = (() => {
   function isEqual(value, wanted) {
     if (value === null) return wanted === "none";
     const asNumber = number(wanted);
-    // What was typed with fewer digits than a measurement has is meant to be equal all the same.
+    // A value typed with fewer digits than the measured one still counts as equal.
     if (typeof value === "number" && asNumber !== null) return Math.abs(value - asNumber) <= 1e-9 * Math.abs(value);
     return String(value).toLowerCase() === wanted.toLowerCase();
   }
@@ -61,7 +61,7 @@ const Filter = (() => {
     return i => names.some(name => contains(points.field(name)(i), part));
   }
 
-  // What a text asks of a point, as a function of its index; throws for what it cannot mean.
+  // A filter text as a function of a point's index; throws if the text is invalid.
   function parse(text, points) {
     const tests = [], end = text.trimEnd().length;
     TERM.lastIndex = 0;

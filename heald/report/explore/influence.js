@@ -1,12 +1,12 @@
 "use strict";
-// For every parameter how a metric is distributed at each of its values: small plots side by side.
+// The distribution of a metric at each value of each parameter, as small plots side by side.
 
 const Influence = (() => {
   const WIDTH = 380, HEIGHT = 210, LEFT = 58, RIGHT = 8, TOP = 10, BOTTOM = 40, MOST = 14;
   const { element } = Svg;
   const byId = id => document.getElementById(id);
 
-  // The values of a parameter, or where there are many, runs of them: text, filter, and the group of a value.
+  // The values of a parameter, in ranges if there are many: text, filter, and the group of a value.
   function groupsOf({ name, values }) {
     const each = Math.ceil(values.length / MOST), of = new Map(), groups = [];
     values.forEach((value, n) => {
@@ -115,7 +115,7 @@ const Influence = (() => {
       place.replaceChildren(...order.map(p => multiple(p, metric, scale, all[p])));
     }
 
-    // After the rest of the page, so that typing a filter stays quick.
+    // After the rest of the page, so that typing a filter stays fast.
     function later() {
       clearTimeout(due);
       due = setTimeout(draw, 80);

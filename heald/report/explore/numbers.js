@@ -1,5 +1,5 @@
 "use strict";
-// Numbers for people and axes for plots.
+// Numbers for readers, and axes for plots.
 
 const Numbers = (() => {
   const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
@@ -17,12 +17,12 @@ const Numbers = (() => {
     const size = Math.abs(Number(value.toPrecision(digits)));
     const [factor, prefix] = PREFIXES.find(([factor]) => size >= factor) || PREFIXES[PREFIXES.length - 1];
     const share = value / factor;
-    // Digits in columns stand below each other; what is whole, or on an axis, needs none.
+    // Digits align in columns; whole numbers and axes need no fixed digits.
     const told = share.toPrecision(digits), text = digits > 3 && !Number.isInteger(share) ? told : String(Number(told));
     return prefix || unit ? `${text} ${prefix}${unit}` : text;
   }
 
-  // A metric as in tables; `known` says how metrics are written.
+  // A metric as in tables; `known` holds the metrics' number formats.
   function metric(known, value) {
     if (value === null || Number.isNaN(value)) return "–";
     if (known.style === "percent") return `${(100 * value).toFixed(1)} %`;
@@ -30,19 +30,19 @@ const Numbers = (() => {
     return known.unit ? `${plain(value)} ${known.unit}` : plain(value);
   }
 
-  // A metric as on axes: short, without a unit that the axis tells.
+  // A metric as on axes: short, without the unit that the axis shows.
   function tick(known, value) {
     if (known.style === "percent") return `${Number((100 * value).toPrecision(3))} %`;
     return known.style === "prefixed" ? prefixed(value * known.scale, known.unit, 3) : prefixed(value, "", 3);
   }
 
-  // From `low` to `high`, by logarithms if wanted; `at` gives shares from 0 to 1, `from` goes back.
+  // A linear or logarithmic scale from `low` to `high`; `at` maps to 0..1, `from` back.
   function scale(low, high, log) {
     const f = log ? Math.log : x => x, g = log ? Math.exp : x => x, a = f(low), b = f(high);
     return { low, high, log, at: value => (f(value) - a) / (b - a), from: share => g(a + share * (b - a)) };
   }
 
-  // A scale with room around values, which a plot then fills.
+  // A scale with room around the values, for a plot to fill.
   function around(low, high, log) {
     if (low === high) {
       const room = Math.abs(low) / 10 || 1;

@@ -1,5 +1,5 @@
 "use strict";
-// The operators of the selected point: unpacked when they are asked for, as pictures and as a table.
+// The operators of the selected point: unpacked on demand, as pictures and as a table.
 
 const Operators = (() => {
   const byId = id => document.getElementById(id), n = Numbers.plain;
@@ -41,7 +41,7 @@ const Operators = (() => {
     }
   }
 
-  // What bounds a machine; null where its fields are not known.
+  // The bounds of a machine; null if its fields are not known.
   function machineOf(points, i) {
     const get = name => points.machine(name, i), { ports, resources } = points.data;
     const peak = get("rows") * get("cols"), rates = new Map();
@@ -53,7 +53,7 @@ const Operators = (() => {
     return peak && rate ? { peak, rate, ports: [...rates].map(([each, names]) => [each, names.join(" or ")]) } : null;
   }
 
-  // A model in a sentence, with what takes most of its energy.
+  // A model in a sentence, with the component that takes most of its energy.
   function told(model) {
     const energy = sum(Object.values(model.energy)), name = model.name.split("/").pop();
     const parts = [`${name}: ${n(model.cycles)} cycles`, `${n(model.total_macs)} MACs`,
@@ -90,7 +90,7 @@ const Operators = (() => {
       shown = i;
       byId("point-number").textContent = i < 0 ? "–" : points.data.number[i];
       const loaded = i < 0 ? [] : await load(i);
-      // Another point may have been selected meanwhile.
+      // Another point may have been selected in the meantime.
       if (shown !== i) return;
       models = loaded;
       const before = select.value, nothing = i < 0 ? "No point is selected." : "Nothing is known of its operators.";

@@ -1,12 +1,12 @@
 "use strict";
-// Starts the page, and keeps its parts together: what the filter lets pass, and what is selected.
+// Starts the page, and keeps its parts consistent: filtered points, and the selected one.
 
 const Explore = { selected: -1 };
 
 (() => {
   const byId = id => document.getElementById(id);
 
-  // A point for people, in lines: its number, what varies, its metrics.
+  // A point as lines of text: its number, varying fields, metrics.
   function tell(points, i) {
     const { data } = points, confirmation = points.confirmation(i);
     const lines = [`Point ${data.number[i]}`];

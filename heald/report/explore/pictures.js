@@ -33,7 +33,7 @@ const Pictures = (() => {
       const short = name.length > 29 ? `${name.slice(0, 12)}…${name.slice(-16)}` : name;
       const bar = (style, from, least) => element(group, "rect", { class: style, x: at(from), y: y + 3,
         width: Math.max(at(o.end) - at(from), least), height: row - 6 });
-      // A strip to rest the pointer on, wherever in the row.
+      // An invisible strip that makes the whole row respond to the pointer.
       element(group, "rect", { class: "row", x: 0, y, width, height: row });
       element(group, "text", { class: "small", x: 0, y: y + row - 6 }, short);
       bar("bar pale-bar", o.start, 0);
@@ -41,7 +41,7 @@ const Pictures = (() => {
     });
   }
 
-  // A frame of logarithmic axes: where operational intensities and rates are.
+  // A frame with logarithmic axes for operational intensities and rates.
   function axes(svg, xs, ys, frame) {
     const { left, right, top, bottom } = frame;
     const x = v => left + xs.at(v) * (right - left), y = v => bottom - ys.at(v) * (bottom - top);
@@ -59,7 +59,7 @@ const Pictures = (() => {
     return [x, y];
   }
 
-  // Draws what it can, and returns how many operators these are.
+  // Draws as many operators as it can, and returns their number.
   function roofline(place, list, machine) {
     const found = list.filter(o => o.macs && o.moved && o.span > 0)
       .map(o => ({ ...o, x: o.macs / o.moved, y: o.macs / o.span, most: o.least ? o.macs / o.least : 0 }));
@@ -84,7 +84,7 @@ const Pictures = (() => {
     return found.length;
   }
 
-  // The lines of a machine: the array's peak, and what its ports deliver (`each` bytes per cycle).
+  // The lines of a machine: the array's peak, and the bandwidth of its ports (`each` in bytes per cycle).
   function roofs({ peak, rate, ports }) {
     const told = (each, name, style) => ({ each, style, text: `${name}: ${n(each)} bytes per cycle` });
     return [{ each: 0, style: "roof array", text: `array: ${n(peak)} MACs per cycle` },
@@ -104,11 +104,11 @@ const Pictures = (() => {
     }
   }
 
-  // Where a text may stand, seen from its point: beside it, then further away.
+  // Offsets of a text from its point, in order of preference.
   const AROUND = [[10, 4], [10, -8], [10, 16], [-10, 4], [-10, -8], [-10, 16],
     ...[34, 50, 66, 82, -26, -42].flatMap(dy => [[14, dy], [-14, dy]])];
 
-  // Names of operators, those of most cycles first; points on top of each other have one, and no text covers another.
+  // Names of operators, largest first; coinciding points share a name, and no text covers another.
   function names(svg, found, x, y, peak, frame) {
     const groups = new Map(), taken = [[frame.left, peak - 2, frame.right, peak + 2]];
     for (const o of [...found].sort((a, b) => b.cycles - a.cycles)) {

@@ -1,5 +1,5 @@
 "use strict";
-// The Pareto plot: points on one canvas, what is pointed at and selected on another one above it.
+// The Pareto plot: points on one canvas, pointed-at and selected ones on another above it.
 
 const Plot = (() => {
   const LEFT = 74, RIGHT = 18, TOP = 14, BOTTOM = 48, NEAR = 18;
@@ -118,7 +118,7 @@ const Plot = (() => {
       c.fill();
     }
 
-    // One by one, so that where they are close they are darker.
+    // Drawn one by one, so that overlapping points are darker.
     function dots(c, indices, radius) {
       for (const i of indices) {
         c.beginPath();
@@ -127,7 +127,7 @@ const Plot = (() => {
       }
     }
 
-    // The border of what the front dominates: nothing is known to lie beyond it.
+    // The border of the area that the front dominates: no known point lies beyond it.
     function staircase(c) {
       if (!line.length) return;
       const s = points.directions[view.x] > 0, t = points.directions[view.y] > 0;
@@ -167,7 +167,7 @@ const Plot = (() => {
       c.clip();
       c.fillStyle = colour("line");
       discs(c, groups.out, 1.5);
-      // Where there are thousands they let each other be seen.
+      // Thousands of points are drawn translucent.
       c.globalAlpha = Math.max(0.22, Math.min(0.6, 300 / groups.behind.length));
       c.fillStyle = colour("dim");
       dots(c, groups.behind, groups.behind.length > 2000 ? 2.2 : 3.2);
@@ -180,7 +180,7 @@ const Plot = (() => {
       c.restore();
     }
 
-    // The plot as it is seen, as the text of an SVG.
+    // The visible plot as SVG text.
     function picture() {
       const recorded = new Export.Recorder(width, height, text => base.getContext("2d").measureText(text));
       recorded.fillStyle = colour("page");
@@ -263,7 +263,7 @@ const Plot = (() => {
       let found = -1, best = NEAR * NEAR;
       for (const i of drawn) {
         if (!app.shown[i] || !isInside(i)) continue;
-        // Of points that are almost as near, those of the front come first.
+        // Of points almost equally near, prefer those of the front.
         const distance = (px[i] - x) ** 2 + (py[i] - y) ** 2 - (points.onFront[i] ? 9 : 0);
         if (distance < best) {
           best = distance;
@@ -378,11 +378,11 @@ const Plot = (() => {
     function start() {
       const wanted = Object.keys(points.data.objectives).filter(name => points.known[name]);
       const names = [...wanted, ...points.data.metrics.map(m => m.name).filter(name => !wanted.includes(name))];
-      // The first objective upwards, the second, mostly a cost, across.
+      // The first objective upwards; the second, mostly a cost, across.
       chooser("y", names[0]);
       chooser("x", names[1] || names[0]);
       byId("infeasible-choice").hidden = !points.infeasible;
-      // Where nothing is feasible they are all there is to see.
+      // If no point is feasible, show all of them.
       byId("show-infeasible").checked = points.infeasible > 0 && !points.data.number.some((_, i) => points.isComplete(i));
       byId("show-infeasible").addEventListener("change", draw);
       byId("zoom-out").addEventListener("click", whole);

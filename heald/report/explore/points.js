@@ -15,7 +15,7 @@ const Points = (() => {
     const onFront = Uint8Array.from(data.number, number => front.has(number) ? 1 : 0);
     const confirmation = i => data.confirmations[data.number[i]] || null;
     const value = (name, i) => name in data.varying ? data.varying[name][i] : name in data.fixed ? data.fixed[name] : null;
-    // All that a filter or a table may ask for, by name: a function of the index.
+    // Everything that filters and tables can ask for, by name: functions of the index.
     const fields = new Map();
     for (const [name] of data.fields) fields.set(name, i => value(name, i));
     for (const { name } of data.parameters) fields.set(name, i => data.parameter[name][i]);
@@ -38,7 +38,7 @@ const Points = (() => {
       infeasible: data.state.filter(s => s === infeasible).length };
   }
 
-  // Indices that no other of them beats in `x` and `y`, by x.
+  // Indices of points that no other point beats in `x` and `y`, ordered by x.
   function front(points, indices, x, y) {
     const a = points.metric[x], b = points.metric[y], s = points.directions[x], t = points.directions[y];
     const order = indices.filter(i => points.has(x, i) && points.has(y, i))

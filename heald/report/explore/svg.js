@@ -1,10 +1,10 @@
 "use strict";
-// Pictures of a few elements, whose colours are the page's.
+// Pictures of a few elements in the page's colours.
 
 const Svg = (() => {
   const NAMES = "http://www.w3.org/2000/svg";
 
-  // An element at the end of its parent; `tip` is shown where a pointer rests on it.
+  // Appends an element to its parent; `tip` appears under the pointer.
   function element(parent, name, attributes, text, tip) {
     const made = document.createElementNS(NAMES, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

@@ -1,5 +1,5 @@
 "use strict";
-// The table of all points: only the rows that are seen are in the page.
+// The table of all points; only visible rows are in the page.
 
 const Table = (() => {
   const ROW = 29, SPARE = 12;
@@ -34,7 +34,7 @@ const Table = (() => {
       return column.metric ? Numbers.metric(column.metric, value) : String(value);
     }
 
-    // Fixed widths, from the texts of some points: with those of the seen rows columns would jump.
+    // Fixed widths, from the texts of some points; with those of visible rows, columns would jump.
     function width(column) {
       const sample = Math.max(1, Math.floor(points.count / 300));
       let most = Math.ceil(1.1 * column.label.length) + 3;
@@ -84,7 +84,7 @@ const Table = (() => {
       arrange();
     }
 
-    // Points without a value come last, whichever way.
+    // Points without a value come last in both orders.
     function arrange() {
       const { get } = columns.find(c => c.name === sorted.name), sign = sorted.down ? -1 : 1;
       const keys = new Array(points.count);
@@ -155,7 +155,7 @@ const Table = (() => {
       app.select(order[Math.min(Math.max(moves[event.key], 0), order.length - 1)]);
     }
 
-    // The selected point: its row marked, and in sight.
+    // Marks the row of the selected point and scrolls to it.
     function reveal() {
       const at = order.indexOf(app.selected);
       if (at >= 0) {

@@ -1,5 +1,5 @@
 "use strict";
-// Saves pictures: as SVG, and as PNG at twice their size. What the page's style says of them goes along.
+// Saves pictures as SVG, and as PNG at twice their size, including the page's styles.
 
 const Export = (() => {
   const STYLE = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity",
@@ -9,7 +9,7 @@ const Export = (() => {
 
   const page = () => getComputedStyle(document.documentElement).getPropertyValue("--page").trim();
 
-  // An element as the text of a file of its own, on a background.
+  // An element as the text of a separate file, on a background.
   function text(svg, background = page()) {
     const made = svg.cloneNode(true), from = [svg, ...svg.querySelectorAll("*")];
     [made, ...made.querySelectorAll("*")].forEach((element, i) => {
@@ -40,7 +40,7 @@ const Export = (() => {
   async function png(svg) {
     const image = new Image(), root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
     const box = (root.getAttribute("viewBox") || "").split(/[\s,]+/);
-    // An image without a size would get one of the browser's.
+    // The browser would choose a size for an image without one.
     if (box.length === 4) {
       root.setAttribute("width", box[2]);
       root.setAttribute("height", box[3]);
@@ -55,7 +55,7 @@ const Export = (() => {
     return new Promise(done => canvas.toBlob(done, "image/png"));
   }
 
-  // Buttons behind an element that save what `picture` gives, the text of an SVG.
+  // Buttons after an element that save the SVG text returned by `picture`.
   function offer(element, name, picture) {
     const tools = document.createElement("p"), stem = name.replace(/[^\w.-]+/g, "-");
     tools.className = "save";
@@ -73,7 +73,7 @@ const Export = (() => {
     element.after(tools);
   }
 
-  // Offers all diagrams that are elements of the page.
+  // Adds buttons to all diagrams that are elements of the page.
   function diagrams() {
     for (const element of document.querySelectorAll("[data-picture]")) {
       offer(element, element.dataset.picture, () => {
@@ -83,7 +83,7 @@ const Export = (() => {
     }
   }
 
-  // What is drawn on it as on a canvas becomes elements of an SVG.
+  // A stand-in for a canvas whose drawing becomes SVG elements.
   class Recorder {
     constructor(width, height, measure) {
       Object.assign(this, { width, height, measureText: measure, parts: [], path: "", depth: [], clips: 0 });

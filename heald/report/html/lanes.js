@@ -2,7 +2,7 @@
 // Lanes of the timeline as typed arrays, with what is needed to draw any range of them quickly.
 
 const Lanes = (() => {
-  // The first index whose value is greater than `value`, from `low` on.
+  // The first index with a value greater than `value`, from `low` on.
   function above(array, value, low = 0, high = array.length) {
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -18,7 +18,7 @@ const Lanes = (() => {
     return made;
   }
 
-  // Values told as differences to the one before of the same instruction.
+  // Decodes differences from the previous value of the same instruction.
   function perInstruction(steps, code) {
     const made = new Int32Array(steps.length), last = new Map();
     for (let i = 0; i < steps.length; i++) {
@@ -35,7 +35,7 @@ const Lanes = (() => {
     for (let i = 0; i < count; i++) {
       start[i] = at += raw.start[i];
       end[i] = at += raw.end[i];
-      // A warp is busy in the cycle in which it issues; before that it is held.
+      // A warp is busy in its issue cycle, and held before that.
       busy[i + 1] = busy[i] + (kind === "warp" ? 1 : raw.end[i]);
     }
     const lane = { count, start, end, busy, code: raw.code };
@@ -59,7 +59,7 @@ const Lanes = (() => {
     return { count, start, end, busy, address: sums(raw.address), value: raw.value };
   }
 
-  // Prefix counts of entries that are not the other side's.
+  // Prefix counts of entries that differ from the other side's.
   function differences(one, other, kind) {
     const most = Math.max(one.count, other.count), made = new Int32Array(most + 1);
     const keys = { warp: ["start", "end", "code"], engine: ["start", "end", "code", "issued"],

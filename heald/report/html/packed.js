@@ -14,7 +14,7 @@ const Packed = (() => {
     return new TextDecoder().decode(await bytes(text));
   }
 
-  // One column of `count` numbers from byte `at` on, as signed 32-bit numbers.
+  // A column of `count` numbers from byte `at` on, as signed 32-bit numbers.
   function column(data, at, count) {
     const made = new Int32Array(count);
     const two = at + count, three = two + count, four = three + count;

@@ -1,5 +1,5 @@
 "use strict";
-// Starts the page: tables that can be sorted, the timeline, then drawings.
+// Starts the page: sortable tables, the timeline, then drawings.
 
 (() => {
   function sortable(table) {
@@ -25,7 +25,7 @@
     });
   }
 
-  // A drawing in a tree of its own: its style and its names stay inside.
+  // A drawing in its own shadow tree, so that its styles and names stay inside.
   async function kernel(article, described) {
     const input = article.querySelector("input"), output = article.querySelector("output");
     const contexts = (await Packed.string(described.drawings)).split("\0");
@@ -69,7 +69,7 @@
     Timeline.open(Lanes.unpack(JSON.parse(description), data));
     Export.offer(document.getElementById("board"), "timeline", Timeline.picture);
     document.documentElement.dataset.firstPicture = Math.round(performance.now());
-    // Afterwards, one at a time, so that the timeline is there first.
+    // Later, one at a time, so that the timeline appears first.
     await drawings();
     document.documentElement.dataset.complete = "yes";
   }

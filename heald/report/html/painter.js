@@ -1,9 +1,9 @@
 "use strict";
-// Draws the timeline on a canvas: for each pixel what it holds, or single slices where there is room.
+// Draws the timeline on a canvas: a density per pixel, or single slices if there is room.
 
 const Painter = (() => {
   const ROW = 12, GAP = 5, TOP = 44;
-  // From top to bottom: what computes and moves, then what drives it.
+  // From top to bottom: engines that compute and move data, then what drives them.
   const ORDER = { engine: 0, grid: 1, warp: 2, channel: 3 };
 
   function colours() {
@@ -15,7 +15,7 @@ const Painter = (() => {
     return named;
   }
 
-  // Where lanes are, from top to bottom; heights in pixels.
+  // Positions of lanes, from top to bottom; heights in pixels.
   function layout(lanes, shown, divergence) {
     let y = TOP + (divergence ? 16 : 0);
     const rows = [];
@@ -87,7 +87,7 @@ const Painter = (() => {
     context.fillStyle = c.dim;
     context.fillText("operator", 4, 29);
     let last = -1, at = 0;
-    // Their cycles follow each other, where their spans overlap.
+    // Their cycles follow each other, while their spans overlap.
     f.state.operators.forEach((operator, i) => {
       const x0 = Math.max(left, left + (at - f.from) * f.scale);
       at += operator.cycles;
@@ -100,7 +100,7 @@ const Painter = (() => {
     });
   }
 
-  // A text in a box, shortened to what fits.
+  // A text in a box, shortened to fit.
   function words(f, text, x0, x1, y, colour) {
     const room = x1 - x0 - 6, width = t => f.context.measureText(t).width;
     let count = text.length;
@@ -136,7 +136,7 @@ const Painter = (() => {
     if (lane.differences) hatched(f, lane, side, y, first, last);
   }
 
-  // Every pixel as high as its cycles are busy; what is seldom still shows.
+  // The height of a pixel is its fraction of busy cycles; rare events stay visible.
   function density(f, lane, side, y, first, last) {
     const { context } = f;
     context.fillStyle = fill(lane, f.c);
@@ -178,7 +178,7 @@ const Painter = (() => {
     }
   }
 
-  // The instruction of an engine, with its operator where both fit.
+  // The instruction of an engine, with its operator if both fit.
   function entry(f, code, x0, x1, y) {
     const name = f.state.instructions.name[code >> 1], both = Words.short(f.state, code);
     words(f, f.context.measureText(both).width + 8 < x1 - x0 ? both : name, x0, x1, y, f.c.page);
@@ -212,7 +212,7 @@ const Painter = (() => {
     }
   }
 
-  // Tokens of a channel as steps; each pixel shows the most that there were.
+  // Tokens of a channel as steps; each pixel shows the maximum.
   function tokens(f, lane, side, y) {
     const { context, c } = f;
     const last = Lanes.above(side.start, f.to), most = Math.max(lane.model.most, lane.rtl.most);

@@ -1,7 +1,7 @@
 "use strict";
-// The timeline: what is seen, and how wheel, pointer, keys and buttons change that.
+// The timeline: the visible range, and how wheel, pointer, keys and buttons change it.
 
-// What slices mean, in words.
+// Slices in words.
 const Words = {
   number: value => value.toLocaleString("en-GB"),
 
@@ -59,7 +59,7 @@ const Words = {
     return lines.filter(line => line);
   },
 
-  // The operation of an engine that was issued in a cycle by an instruction.
+  // The operation of an engine that an instruction issued in a given cycle.
   operation(state, at, cycle, model) {
     for (const lane of state.lanes) {
       if (lane.kind !== "engine") continue;
@@ -85,7 +85,7 @@ const Words = {
 const Timeline = (() => {
   const canvas = document.getElementById("canvas"), tip = document.getElementById("tip");
   const selected = document.getElementById("selected");
-  // Pixels of the names of lanes.
+  // Pixels of the lane names.
   const GUTTER = 92;
   const view = { from: 0, to: 1 };
   let state = null, wanted = false, size = { width: 0, height: 0, gutter: GUTTER };
@@ -151,7 +151,7 @@ const Timeline = (() => {
 
   function say(text) { selected.textContent = text; }
 
-  // Row, side and entry at a place of the canvas.
+  // Row, side and entry at a position on the canvas.
   function hit(x, y) {
     const number = state.rows.findIndex(r => y >= r.y && y < r.y + r.height);
     if (number < 0) return null;
@@ -235,7 +235,7 @@ const Timeline = (() => {
       event.preventDefault();
       pan(sideways * unit / width * span);
     } else if (event.deltaY < 0 || span < state.cycles) {
-      // The whole run does not get smaller: the wheel moves the page then.
+      // The whole run cannot be zoomed out further, so the wheel scrolls the page.
       event.preventDefault();
       const share = (event.clientX - box.left - size.gutter) / width;
       zoom(Math.exp(event.deltaY * unit / 300), Math.min(Math.max(share, 0), 1));
@@ -302,7 +302,7 @@ const Timeline = (() => {
       box.addEventListener("change", choose);
     }
     inner.addEventListener("toggle", choose);
-    // What differs is seen at once.
+    // Open these lanes at once if they differ.
     inner.open = state.lanes.some(lane => lane.different && ["warp", "channel"].includes(lane.kind));
     for (const button of document.querySelectorAll("button.show")) {
       button.addEventListener("click", () => {
@@ -332,7 +332,7 @@ const Timeline = (() => {
     }
   }
 
-  // The timeline as it is seen, as the text of an SVG.
+  // The visible timeline as SVG text.
   function picture() {
     const recorded = new Export.Recorder(size.width, size.height, text => canvas.getContext("2d").measureText(text));
     Painter.paint(recorded, size, view, state);

@@ -1,6 +1,7 @@
 // The rules of AXI4 at the pins of a master that uses INCR bursts; cosim/bus/rules.py names the bits.
 //
-// W may come before its AW. Answers to one ID come in order, those to several IDs in any, also interleaved.
+// W may come before its AW. Responses to one ID come in order, those to different IDs in any order and
+// interleaved.
 
 module axi_rules #(
     parameter int unsigned BYTES = 8,
@@ -88,12 +89,12 @@ module axi_rules #(
         logic [BYTES-1:0] strobe;
     } beat_t;
 
-    logic armed;  // since the first reset: before it, anything goes
-    request_t writes[$];  // accepted at AW, some of their transfers are still to come
-    beat_t beats[$];  // accepted at W, their AW is still to come
+    logic armed;  // since the first reset; before it, nothing is checked
+    request_t writes[$];  // accepted at AW, with transfers still to come
+    beat_t beats[$];  // accepted at W, with their AW still to come
     int unsigned beat;  // transfers of writes[0] so far
-    int unsigned owed[IDS];  // whole writes without an answer
-    logic [7:0] reads[IDS][$];  // AxLEN of reads under way
+    int unsigned owed[IDS];  // complete writes without a response
+    logic [7:0] reads[IDS][$];  // AxLEN of reads in progress
     int unsigned answered[IDS];  // transfers of the oldest read so far
 
     task automatic take_beats();
@@ -123,7 +124,7 @@ module axi_rules #(
                 answered[i] = 0;
             end
         end else begin
-            // Answers first: they must follow what was accepted in an earlier cycle.
+            // Responses first: they must answer what was accepted in an earlier cycle.
             if (bvalid) begin
                 if (owed[bid] == 0) broken[21] <= 1;
                 else if (bready) owed[bid] -= 1;

@@ -1,6 +1,6 @@
-// What holds for every channel of AXI: VALID stays until READY, the payload with it; no VALID in reset.
+// Rules of every AXI channel: VALID and the payload are stable until READY; no VALID in reset.
 //
-// Each output is 1 in the cycle in which the rule is broken. VALID must be low from the second cycle of a
+// Each output is 1 in the cycle in which its rule is broken. VALID must be low from the second cycle of a
 // reset to the first edge after it, since the reset is synchronous.
 
 module channel_rules #(

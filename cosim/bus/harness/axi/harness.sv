@@ -1,7 +1,7 @@
 // The top `heald_axi` with the checkers of both buses at its pins; cocotb drives all inputs.
 //
 // `plant` breaks a rule on the way from the machine to the pins (cosim/bus/rules.py, `PLANTS`), to prove that
-// it is noticed; 0 changes nothing.
+// the checkers notice; 0 changes nothing.
 
 module harness #(
     parameter int unsigned BYTES = 8,
@@ -74,7 +74,7 @@ module harness #(
     initial cycles = 0;
     always_ff @(posedge aclk) cycles <= cycles + 1;
 
-    // What the machine says; what the pins say differs only for a planted fault.
+    // The machine's outputs; the pins differ from them only for a planted fault.
     logic awvalid, arvalid, bvalid, wlast;
     logic [31:0] araddr, read_word;
     logic [1:0] arburst;

@@ -1,4 +1,4 @@
-// The rules of AXI4-Lite at the pins of a slave with 32 bits of data; cosim/bus/rules.py names the bits.
+// The rules of AXI4-Lite at the pins of a slave with 32-bit data; cosim/bus/rules.py names the bits.
 
 module lite_rules #(
     parameter int unsigned ADDRESS_BITS = 16
@@ -32,7 +32,7 @@ module lite_rules #(
     channel_rules #(ADDRESS_BITS) ar(aclk, aresetn, arvalid, arready, araddr, fell[3], changed[3], early[3]);
     channel_rules #(34) r(aclk, aresetn, rvalid, rready, {rresp, rdata}, fell[4], changed[4], early[4]);
 
-    logic armed;  // since the first reset: before it, anything goes
+    logic armed;  // since the first reset; before it, nothing is checked
     // Accepted so far and not answered.
     logic [15:0] addresses, data, reads;
     assign open = (addresses > data ? addresses : data) + reads;
