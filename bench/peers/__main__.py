@@ -5,8 +5,8 @@
     python -m bench.peers --import tpu_like.yaml > mine.toml              # a machine from a tool's YAML
     python -m bench.peers --anchors [--json]                              # published cycles, rerun
 
-The first run makes an environment for each tool. Answers are kept: what was interrupted goes on.
-bench/peers/README.md has what each tool is told of the machine, bench/README.md what came out.
+The first run creates an environment for each tool. Answers are cached, so an interrupted run resumes.
+bench/peers/README.md describes the machine's model in each tool, bench/README.md the results.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from hw import processes
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 
-#: Seconds between lines about what goes on.
+#: Seconds between progress lines.
 PULSE = 5.0
 
 
 def say(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     click.echo(text, err=True)
 
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Bad input is one line and exit code 2; an interrupt is 130, SIGTERM 143."""
+    """Report bad input in one line with exit code 2; exit with 130 for an interrupt, 143 for SIGTERM."""
     try:
         yield
     except InputError as error:
@@ -57,7 +57,7 @@ def _told() -> Iterator[None]:
 
 
 class Asked:
-    """All questions: each (tool, machine, layer) is asked once, however many layers have it."""
+    """All questions: each (tool, machine, layer) is asked once, however many layers share it."""
 
     def __init__(self, config: MachineConfig, tools: Sequence[Tool], chosen: Sequence[Layer]):
         self.config, self.tools = config, tools
@@ -127,7 +127,7 @@ class Asked:
 
 
 def on_rtl(config: MachineConfig, rows: Sequence[Row], count: int) -> bool:
-    """The quickest layers on the RTL; whether cycles and results are as predicted."""
+    """Run the fastest layers on the RTL; returns whether cycles and results are as predicted."""
     good = True
     distinct = {row.layer.shape: row for row in rows if row.ours.cycles is not None}.values()
     with shown(say) as progress:
@@ -142,7 +142,7 @@ def on_rtl(config: MachineConfig, rows: Sequence[Row], count: int) -> bool:
 
 
 def toml(config: MachineConfig, notes: Sequence[str]) -> str:
-    """The fields that a file of a tool says, and notes as comments."""
+    """The fields read from a tool's file, as TOML, with notes as comments."""
     lines = [f"# {note}" for note in dict.fromkeys(notes)]
     for name in FIELDS:
         value = getattr(config, name)
@@ -151,7 +151,7 @@ def toml(config: MachineConfig, notes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-#: The text above, its block of commands kept in lines.
+#: The text above; its block of commands keeps its line breaks.
 HELP = (__doc__ or "").replace("\n\n    python", "\n\n\b\n    python")
 
 
@@ -240,7 +240,7 @@ def show_anchors(as_json: bool) -> None:
 
 
 def show(rows: Sequence[Row], tools: Sequence[str], as_json: bool, markdown: bool) -> None:
-    """Print what came out."""
+    """Print the results."""
     found = [table.summary(tool, rows) for tool in tools]
     if as_json:
         versions = {tool: TOOLS[tool].version for tool in tools}

@@ -21,7 +21,7 @@ DATA = Path(__file__).with_name("anchors.toml")
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """A figure that somebody published: of what machine, where, and of which layers."""
+    """A published figure: of which machine, from where, and for which layers."""
 
     machine: str
     source: str
@@ -35,7 +35,7 @@ class Anchor:
 
     @property
     def config(self) -> MachineConfig:
-        """Our machine: `default` with the fields that theirs has."""
+        """Our machine: `default` with the fields of theirs."""
         return load("default", self.set)
 
     @property
@@ -50,25 +50,25 @@ class Anchor:
         return self.images * sum(one.count * one.problem.macs for one in self.workload)
 
     def busy(self, cycles: float) -> float:
-        """The share of cycles in which an array at its peak would be done."""
+        """Utilization in this many cycles: the fraction that an array at its peak would need."""
         return self.macs / self.config.macs_per_cycle / cycles
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """An anchor beside our cycles of the same layers, by the cycle model."""
+    """An anchor beside our cycles for the same layers, by the cycle model."""
 
     anchor: Anchor
     cycles: int
 
     @property
     def published(self) -> float:
-        """Their utilization: as published, or by their cycles."""
+        """Their utilization: as published, or computed from their cycles."""
         about = self.anchor
         return about.utilization or about.busy(about.cycles or 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a program to read."""
+        """As JSON."""
         about = self.anchor
         return vars(about) | {
             "hw": about.config.hash,
@@ -104,7 +104,7 @@ def rerun(chosen: Sequence[Anchor], progress: Callable[[str], None]) -> Sequence
 
 
 def table(found: Sequence[Rerun]) -> Table:
-    """One line for each anchor."""
+    """A line for each anchor."""
     made = Table(box=None, header_style="dim", title="published, and ours on 16 x 16 (cycle model)")
     for name in ("machine", "workload", "cycles", "array busy", "our cycles", "array busy", "theirs by ours"):
         made.add_column(name, justify="left" if name in ("machine", "workload") else "right", no_wrap=True)
@@ -124,7 +124,7 @@ def table(found: Sequence[Rerun]) -> Table:
 
 
 def notes(found: Sequence[Rerun]) -> Sequence[str]:
-    """Where the figures are from, and what is not alike."""
+    """Sources of the figures, and known differences."""
     return [
         line
         for one in found

@@ -1,4 +1,4 @@
-"""A tool asked about a layer: in a process of its own, within a time, the answer kept."""
+"""Asks a tool about a layer: in a separate process, with a time limit, caching the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hw.config import MachineConfig
 
 #: Characters of a message that are shown.
 MESSAGE = 160
-#: How failures begin that may be the machine's fault, and are not kept.
+#: Start of failures that may be the computer's fault, and are not cached.
 UNKEPT = "no answer"
 
 
@@ -30,17 +30,17 @@ class Answer:
 
 
 def kept(tool: Tool, config: MachineConfig, layer: Layer) -> Path:
-    """Where the answer is kept: its name stands for all that it depends on."""
+    """Cache file of an answer; its name depends on everything that the answer depends on."""
     files = tool.describe(config, layer)
     parts = [tool.requirements.read_text("utf-8"), tool.worker.read_text("utf-8")]
     parts += [text for item in sorted(files.items()) for text in item]
-    # The groups of a layer may be no part of the files.
+    # The number of groups may not be in the files.
     parts.append(str(layer.sizes[0]))
     return cache.directory() / "peers" / "answers" / f"{tool.name}-{cache.fingerprint(parts)}.json"
 
 
 def stored(path: Path) -> Answer | None:
-    """An answer that is kept."""
+    """A cached answer, or None."""
     try:
         return Answer(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -48,8 +48,8 @@ def stored(path: Path) -> Answer | None:
 
 
 def ask(tool: Tool, python: Path, config: MachineConfig, layer: Layer, timeout: float) -> Answer:
-    """Ask, and keep the answer; what took too long is asked again the next time."""
-    # Layers of other shapes may be one product to a tool.
+    """Ask, and cache the answer; after a timeout, the question is asked again next time."""
+    # Layers of different shapes may be the same product to a tool.
     if (known := stored(kept(tool, config, layer))) is not None:
         return known
     with tempfile.TemporaryDirectory(prefix=f"{tool.name}-") as folder:
@@ -73,7 +73,7 @@ def ask(tool: Tool, python: Path, config: MachineConfig, layer: Layer, timeout: 
 
 
 def _run(command: list[str], folder: str, timeout: float) -> str | None:
-    """Run to the end; else one line of why not. Nothing that was started is left."""
+    """Run a command to its end; returns None or a one-line reason for failure. No process is left behind."""
     log = Path(folder) / "log"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MPLBACKEND": "Agg"}
     options = {"cwd": folder, "env": environment}

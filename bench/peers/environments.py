@@ -1,4 +1,4 @@
-"""An environment for each tool: made on demand in the cache, from pinned requirements."""
+"""An environment for each tool, created on demand in the cache from pinned requirements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bench.peers.tools import Tool
 from hw import cache, processes
 from hw.errors import InputError
 
-#: Python versions that are looked for, best first.
+#: Python versions to look for, best first.
 VERSIONS = ((3, 12), (3, 13), (3, 11))
 
 
 def environment(tool: Tool, say: Callable[[str], None]) -> Path:
-    """The Python of a tool's environment, which is made where there is none for these requirements."""
+    """The Python of a tool's environment, which is created if it does not exist for these requirements."""
     python = python_for(tool.python)
     key = cache.fingerprint([tool.requirements.read_text("utf-8"), str(python)])[:12]
     root = cache.directory() / "peers" / f"{tool.name}-{key}"
@@ -34,7 +34,7 @@ def environment(tool: Tool, say: Callable[[str], None]) -> Path:
             part = Path(tempfile.mkdtemp(prefix=f"{root.name}.part-", dir=root.parent))
             try:
                 _make(tool, python, part)
-                # Scripts of a virtual environment name its path; only its Python is used, which does not.
+                # Scripts of a virtual environment contain its path; only its Python is used, which does not.
                 part.rename(root)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
@@ -83,7 +83,7 @@ def _candidates(version: tuple[int, int]) -> Iterator[Path]:
 
 
 def _runs(python: Path) -> bool:
-    """Whether this starts: pyenv has a name on the path for versions that are not chosen."""
+    """Whether it starts: pyenv puts names on the path for versions that are not selected."""
     with contextlib.suppress(OSError):
         return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
     return False

@@ -1,4 +1,4 @@
-"""The layers that every tool is asked: shapes from `layers.toml` as problems of the compiler."""
+"""The layers that every tool is asked about: shapes from `layers.toml`, as problems of the compiler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DATA = Path(__file__).with_name("layers.toml")
 
 @dataclass(frozen=True)
 class Layer:
-    """One shape of a network, and how often the network has it.
+    """One shape of a network, and how often it occurs there.
 
-    Every layer is `groups` independent products of m x k by k x n: those of a convolution multiply weights
-    with patches of the image, and m are output channels, n output pixels.
+    Every layer is `groups` independent products of m x k by k x n. Those of a convolution multiply weights
+    with patches of the image: m are output channels, n output pixels.
     """
 
     network: str
@@ -30,7 +30,7 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """Network and layer, which `--layers` is matched with."""
+        """Network and layer, for matching with `--layers`."""
         return f"{self.network} {self.name}"
 
     @property
@@ -47,7 +47,7 @@ class Layer:
 
     @property
     def kind(self) -> str:
-        """The class of layers that it is summarised with."""
+        """The class of layers in which it is summarised."""
         p = self.problem
         if isinstance(p, Product):
             return "attention" if p.batch else "one row" if p.m == 1 else "GEMM"
@@ -60,7 +60,7 @@ def _problem(values: Mapping[str, Any]) -> Product | Convolution:
     if "gemm" in values:
         m, k, n = values["gemm"]
         batch = (values["batch"],) if "batch" in values else ()
-        # Keys are stored like queries, a row for each position: the product reads them transposed.
+        # Keys are stored like queries, a row per position, so the product reads them transposed.
         return Product(m, k, n, transposed_b=values["name"] == "scores", batch_a=batch, batch_b=batch)
     size, channels, out, kernel, stride, pad = values["conv"]
     axis = Axis(size, kernel, stride, pad, pad)

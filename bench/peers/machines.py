@@ -1,7 +1,7 @@
-"""Machines as ZigZag's and AccelForge's YAML: our fields written in theirs, and read back.
+"""Machines as ZigZag's and AccelForge's YAML: written in their format, and read back.
 
-What a file of theirs cannot say (warps, channels, the CGRA) is left out, and has its default when it is read
-back. `read` also takes files that others wrote: it finds memories by what they keep, and returns notes of
+What their formats cannot express (warps, channels, the CGRA) is left out, and gets its default when read
+back. `read` also accepts files from elsewhere: it recognises memories by what they keep, and returns notes on
 what it had to round or guess.
 """
 
@@ -21,8 +21,8 @@ from hw.errors import InputError
 
 #: Bits of an operand and of a sum.
 OPERAND, SUM = 8, 32
-#: Bits per cycle of ports that must not matter, and of those by which partial sums would come back from
-#: memory, which the machine never does.
+#: Bits per cycle of ports that must not limit, and of those by which partial sums would return from memory,
+#: which the machine never does.
 WIDE, NARROW = 1 << 20, 8
 #: Bytes of a memory that holds everything.
 ENDLESS = 1 << 40
@@ -66,7 +66,7 @@ def zigzag(config: MachineConfig) -> dict[str, Any]:
 
 
 def _partial(low: int, high: int, from_high: int, from_low: int) -> list[tuple[str, int, list[str]]]:
-    """The four ways of sums through a memory: read to below and above, written from above and below."""
+    """The four paths of sums through a memory: read to below and above, written from above and below."""
     return [
         ("read", low, ["O, tl"]),
         ("read", high, ["O, th"]),
@@ -107,12 +107,12 @@ class Node(dict[str, Any]):
 
 
 def accelforge(config: MachineConfig) -> dict[str, Any]:
-    """The machine for AccelForge, throughputs in bits per cycle; tensors are a, b and c (renames)."""
+    """The machine for AccelForge, with throughputs in bits per cycle; tensors are a, b and c (renames)."""
     c = config
     row, column, sums = OPERAND * c.rows, OPERAND * c.cols, 8 * c.derived.acc_word_bytes
     bits = {p: 8 * c.port_bytes(p) for p in ("load_a", "load_b", "store")}
     nodes = [
-        # One memory for each port: they work at once.
+        # A memory for each port, as they work at the same time.
         _store("MemoryA", "inf", "a", bits["load_a"], bits["load_a"]),
         _store("MemoryB", "inf", "b", bits["load_b"], bits["load_b"]),
         _store("MemoryC", "inf", "c", NARROW, bits["store"]),
@@ -180,17 +180,17 @@ EXPORTERS: Mapping[str, Callable[[MachineConfig], dict[str, Any]]] = {
 
 
 def text(value: Any) -> str:
-    """YAML, in the order of the fields: both tools take memories in this order."""
+    """YAML in field order, as both tools take memories in this order."""
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110))
 
 
 def export(tool: str, config: MachineConfig) -> str:
-    """The file of a machine for a tool."""
+    """A machine as a tool's file."""
     return text(EXPORTERS[tool](config))
 
 
 def read(path: Path) -> tuple[MachineConfig, list[str]]:
-    """A machine from a file of ZigZag's or AccelForge's, and notes on what was rounded or guessed."""
+    """A machine from a ZigZag or AccelForge file, and notes on what was rounded or guessed."""
     try:
         values = yaml.load(path.read_text("utf-8"), _Loader)  # a SafeLoader
     except (OSError, UnicodeError) as error:
@@ -202,7 +202,7 @@ def read(path: Path) -> tuple[MachineConfig, list[str]]:
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # Theirs are the types: each field may be missing, or another kind of value than it has to be.
+        # Any field of a foreign file may be missing or have another type.
         found = f"{type(error).__name__}: {error}"
         raise InputError(
             f"{path}: must have the fields of ZigZag or AccelForge, each of its type, but: {found} "
@@ -211,7 +211,7 @@ def read(path: Path) -> tuple[MachineConfig, list[str]]:
 
 
 def _machine(values: Any, path: Path) -> tuple[MachineConfig, list[str]]:
-    """A machine from the contents of a file; fields of it may be missing or anything."""
+    """A machine from the contents of a file, whose fields may be missing or invalid."""
     notes: list[str] = []
     if isinstance(values, dict) and isinstance(values.get("operational_array"), dict):
         found = _Zigzag(values, str(path), notes).fields()
@@ -225,13 +225,13 @@ def _machine(values: Any, path: Path) -> tuple[MachineConfig, list[str]]:
 
 
 def _nodes(arch: Any) -> list[Node] | None:
-    """The nodes of an architecture of AccelForge's; None where it is none."""
+    """The nodes of an AccelForge architecture; None if it is none."""
     nodes = arch.get("nodes") if isinstance(arch, dict) else None
     return nodes if isinstance(nodes, list) and all(isinstance(n, Node) for n in nodes) else None
 
 
 def _fitted(found: Mapping[str, Any], place: str, notes: list[str]) -> MachineConfig:
-    """A configuration with fields brought to powers of two in their ranges, each change noted."""
+    """A configuration with fields rounded to powers of two in range; every change is noted."""
     fields: dict[str, Any] = {}
     for name, value in found.items():
         if name == "name":
@@ -253,14 +253,14 @@ def _fitted(found: Mapping[str, Any], place: str, notes: list[str]) -> MachineCo
 
 
 class _Zigzag:
-    """Fields of a machine out of ZigZag's memories: the last one is memory, the one before it the buffer."""
+    """Reads ZigZag's memories: the last one is external memory, the one before it the buffer."""
 
     def __init__(self, values: Mapping[str, Any], place: str, notes: list[str]):
         self.array, self.place, self.notes = values["operational_array"], place, notes
         self.memories = list((values.get("memories") or {}).items())
 
     def fields(self) -> dict[str, Any]:
-        """What the file says."""
+        """The fields that the file gives."""
         sizes, dimensions = self.array.get("sizes") or [], self.array.get("dimensions") or []
         if len(sizes) != 2:
             raise InputError(
@@ -285,7 +285,7 @@ class _Zigzag:
         return fields
 
     def _size(self, name: str, memory: Mapping[str, Any]) -> float:
-        """Bytes of all instances of a memory, divided among the operands that share it."""
+        """Bytes of all instances of a memory, divided by the operands that share it."""
         copies = math.prod(n for d, n in self.lanes.items() if d not in memory.get("served_dimensions", []))
         shared = len(memory["operands"])
         if shared > 1:
@@ -293,8 +293,9 @@ class _Zigzag:
         return memory["size"] * copies / 8 / shared
 
     def _width(self, name: str, memory: Mapping[str, Any], operand: str, way: str) -> float:
-        """Bytes per cycle of the port that an operand goes through, divided among those that it reads or
-        writes for (filling the outermost memory is nobody's).
+        """Bytes per cycle of an operand's port, divided by the operands that share it in this direction.
+
+        Transfers that fill the outermost memory do not count.
         """
         for port in memory["ports"]:
             uses = [[part.strip() for part in use.split(",")] for use in port["allocation"]]
@@ -306,7 +307,7 @@ class _Zigzag:
         raise InputError(f"{self.place}: memory {name} must have a port for `{operand}, {way}`")
 
 
-#: Arithmetic that sizes and throughputs are written in.
+#: Arithmetic allowed in sizes and throughputs.
 _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -334,16 +335,16 @@ def _number(value: Any, place: str) -> float:
 
 
 class _Accelforge:
-    """Fields of a machine out of AccelForge's nodes, which stand from memory to the array."""
+    """Reads AccelForge's nodes, which are ordered from memory to the array."""
 
-    #: What files call operands.
+    #: Names of operands in files.
     NAMES: Mapping[str, str] = {"input": "a", "weight": "b", "output": "c", "a": "a", "b": "b", "c": "c"}
 
     def __init__(self, nodes: Sequence[Node], place: str, notes: list[str]):
         self.nodes, self.place, self.notes = nodes, place, notes
 
     def fields(self) -> dict[str, Any]:
-        """What the file says."""
+        """The fields that the file gives."""
         array = next((i for i, n in enumerate(self.nodes) if len(n.get("spatial") or []) == 2), None)
         if array is None:
             raise InputError(
@@ -377,7 +378,7 @@ class _Accelforge:
         return f"{self.place}: {node.get('name')}"
 
     def _sides(self, spatial: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-        """Rows and columns: the side along which b is reused is that of the rows."""
+        """Rows and columns; rows are the side along which b is reused."""
         first, second = ((str(s.get("reuse")), _number(s.get("fanout"), self.place)) for s in spatial)
         turned = self.NAMES.get(first[0]) == "a" or self.NAMES.get(second[0]) == "b"
         return (second[1], first[1]) if turned else (first[1], second[1])

@@ -1,4 +1,4 @@
-"""Our cycles of a layer: compiled for the machine, its sums stored, and run by the cycle model or the RTL."""
+"""Our cycles of a layer: compiled for the machine, with its sums stored, by the cycle model or the RTL."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sw.graph.problems import network_of
 
 
 def weights(layer: Layer) -> str | None:
-    """The operand that is constant in the network: none of attention's."""
+    """The operand that is constant in the network; None for products of attention."""
     if isinstance(layer.problem, Convolution):
         return "A"
     return "B" if layer.kind != "attention" else None
 
 
 def compiled(config: MachineConfig, layer: Layer) -> tuple[Compiled, Job, np.ndarray]:
-    """The layer with random operands, weights as constants: program, job, and what it must compute."""
+    """The layer with random operands and constant weights: program, job, and expected result."""
     a, b = layer.problem.random(np.random.default_rng(0))
     given, constant = {"A": a, "B": b}, weights(layer)
     network = network_of(layer.problem)
@@ -47,7 +47,7 @@ def compiled(config: MachineConfig, layer: Layer) -> tuple[Compiled, Job, np.nda
 
 
 def predicted(config: MachineConfig, layer: Layer) -> Answer:
-    """By the cycle model, the compiler's time included."""
+    """Predict with the cycle model; the time includes the compiler's."""
     begin = time.monotonic()
     try:
         _, job, _ = compiled(config, layer)
@@ -58,7 +58,7 @@ def predicted(config: MachineConfig, layer: Layer) -> Answer:
 
 
 def observed(config: MachineConfig, layer: Layer) -> tuple[int, bool]:
-    """By the RTL: cycles, and whether results and every event are as predicted."""
+    """Run on the RTL: cycles, and whether results and every event are as predicted."""
     program, job, expected = compiled(config, layer)
     (outcome,) = simulator(config, "verilator").run([job])
     same = compare(config, job, predict(config, job), outcome) is None

@@ -1,4 +1,4 @@
-"""The table of all answers, and for each tool how far it is from our cycles and where."""
+"""The table of all answers, and each tool's distance from our cycles and where it is largest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peers.asking import Answer
 from bench.peers.layers import Layer
 from bench.peers.tools import TOOLS
 
-#: A class of layers is off where its median ratio is farther from 1.
+#: A class of layers is off if its median ratio differs from 1 by more than this.
 OFF = 0.05
 
 
@@ -27,12 +27,12 @@ class Row:
     theirs: Mapping[str, Answer]
 
     def ratio(self, tool: str) -> float | None:
-        """A tool's cycles by ours."""
+        """A tool's cycles divided by ours."""
         theirs = self.theirs[tool].cycles
         return None if theirs is None or not self.ours.cycles else theirs / self.ours.cycles
 
     def as_dict(self) -> dict[str, Any]:
-        """For a program to read."""
+        """As JSON."""
         given = {"network": self.layer.network, "layer": self.layer.name, "count": self.layer.count}
         given |= {"shape": self.layer.shape, "class": self.layer.kind, "ours": vars(self.ours)}
         return given | {name: vars(a) | {"ratio": self.ratio(name)} for name, a in self.theirs.items()}
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """A tool over all layers; ratios are its cycles by ours."""
+    """A tool over all layers; ratios are its cycles divided by ours."""
 
     tool: str
     layers: int
@@ -49,23 +49,23 @@ class Summary:
     worst: float | None
     worst_layer: str | None
     seconds: float
-    #: Median ratio and layers of each class that is off, farthest first.
+    #: Median ratio and number of layers of each class that is off, largest distance first.
     off: Mapping[str, tuple[float, int]]
-    #: Why layers have no cycles, and how many.
+    #: Reasons for missing cycles, with their number of layers.
     failed: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """For a program to read."""
+        """As JSON."""
         return vars(self) | {"off": dict(self.off), "failed": dict(self.failed)}
 
 
 def distance(ratio: float) -> float:
-    """How far a ratio is from 1: twice and half are alike."""
+    """Distance of a ratio from 1, the same for twice and half."""
     return max(ratio, 1 / ratio) if ratio > 0 else float("inf")
 
 
 def summary(tool: str, rows: Sequence[Row]) -> Summary:
-    """How a tool did."""
+    """Summarise a tool."""
     ratios = [(ratio, row) for row in rows if (ratio := row.ratio(tool)) is not None]
     classes, failed = defaultdict[str, list[float]](list), defaultdict[str, int](int)
     for ratio, row in ratios:
@@ -90,7 +90,7 @@ def summary(tool: str, rows: Sequence[Row]) -> Summary:
 
 
 def seconds(value: float) -> str:
-    """A time with two digits that count."""
+    """A time with two significant digits."""
     return f"{value:,.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
@@ -115,7 +115,7 @@ def header(tools: Sequence[str]) -> list[str]:
 
 
 def table(rows: Sequence[Row], tools: Sequence[str]) -> Table:
-    """One line for each layer."""
+    """A line for each layer."""
     made = Table(box=None, header_style="dim", title="predicted cycles; ratio: a tool's by ours")
     for number, name in enumerate(header(tools)):
         made.add_column(name, justify="left" if number in (0, 1, 3) else "right", no_wrap=True)
@@ -125,7 +125,7 @@ def table(rows: Sequence[Row], tools: Sequence[str]) -> Table:
 
 
 def markdown(rows: Sequence[Row], tools: Sequence[str]) -> str:
-    """The same table for a document."""
+    """The same table as Markdown."""
     head = header(tools)
     lines = [head, ["---"] * len(head), *(cells(row, tools) for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,7 +1,7 @@
-"""The four tools: which files describe a machine and a layer to each, and where its answer has the cycles.
+"""The four tools: how a machine and a layer are described to each, and where its answer has the cycles.
 
-Files are text, written to a directory in which the tool's program of `workers/` runs, in an environment of
-its own. What a tool prints or leaves is read here. README.md has the mapping of fields.
+Files are text, written to a directory in which the tool's program in `workers/` runs, in its own environment.
+The tool's output is read here. README.md has the mapping of fields.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Files = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: how it is described to, what it leaves, how its answer becomes cycles of the layer.
+    """A tool: how to describe a layer to it, the answer file it leaves, and how to read cycles from it.
 
-    `cycles` takes the text of the file `answer`. `python` is the oldest Python that it runs on.
+    `cycles` takes the text of the file `answer`. `python` is the oldest supported Python.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Tool:
 
     @property
     def version(self) -> str:
-        """The version of the tool itself: its line comes first."""
+        """The tool's own version, from the first requirement."""
         lines = self.requirements.read_text("utf-8").splitlines()
         return next(line for line in lines if not line.startswith("#")).partition("==")[2]
 
 
 def packed(rows: int, cols: int, lanes: int) -> tuple[int, int]:
-    """Rows and columns of outputs that fill the columns of the array best, as fewest steps as can be."""
+    """Rows and columns of outputs that fill the array's columns best, in the fewest steps."""
     shapes = [(lanes // x, x) for x in range(1, min(lanes, cols) + 1)]
     return min(shapes, key=lambda s: (-(-rows // s[0]) * -(-cols // s[1]), -s[1]))
 
 
 def zigzag(config: MachineConfig, layer: Layer) -> Files:
-    """A convolution as such where its kernel has more than one element, else a product."""
+    """A convolution if its kernel has more than one element, else a product."""
     p = layer.problem
     precision = {"W": machines.OPERAND, "I": machines.OPERAND, "O": machines.SUM, "O_final": machines.SUM}
     work: dict[str, Any] = {"id": 0, "name": "layer", "operand_precision": precision, "operand_source": {}}
@@ -96,7 +96,7 @@ def zigzag(config: MachineConfig, layer: Layer) -> Files:
 
 
 def stream(config: MachineConfig, layer: Layer) -> Files:
-    """One core and the memory outside, which a link joins; the layer is a product."""
+    """A core and external memory, joined by a link; the layer is a product."""
     described = machines.zigzag(config)
     memory = described["memories"].pop("memory")
     none: dict[str, Any] = {"unit_energy": 0, "unit_area": 0, "dimensions": machines.SIDES}
@@ -131,7 +131,7 @@ def stream(config: MachineConfig, layer: Layer) -> Files:
 
 
 def accelforge(config: MachineConfig, layer: Layer) -> Files:
-    """A product of each group, whose pixels are one rank."""
+    """A product for each group; its pixels are one rank."""
     ranks = dict(zip("gmkn", layer.sizes, strict=True))
     tensors = [("A", "gmk", {}), ("B", "gkn", {}), ("C", "gmn", {"output": True})]
     einsum = {
@@ -155,7 +155,7 @@ KILO = 1024
 
 
 def scalesim(config: MachineConfig, layer: Layer) -> Files:
-    """A convolution of one group, or a product of one batch; words of results are sums of four bytes."""
+    """A convolution of one group, or a product of one batch; result words are 4-byte sums."""
     p = layer.problem
     if isinstance(p, Convolution):
         padded = [axis.size + axis.before + axis.after for axis in (p.rows, p.cols)]
@@ -163,7 +163,7 @@ def scalesim(config: MachineConfig, layer: Layer) -> Files:
         head = "Layer,IFMAP height,IFMAP width,Filter height,Filter width,Channels,Filters,Strides,Sparsity,"
     else:
         row, head = [p.m, p.n, p.k], "Layer,M,N,K,Sparsity,"
-    # SCALE-Sim has rows of the array for pixels and columns for channels, as of A and B of a product.
+    # SCALE-Sim maps pixels to rows and channels to columns, like A and B of a product.
     a, b = ("b", "a") if isinstance(p, Convolution) else ("a", "b")
     size = {t: getattr(config, f"buffer_{t}_bytes") for t in "ab"}
     width = {t: config.port_bytes(f"load_{t}") for t in "ab"}
@@ -190,7 +190,7 @@ def scalesim(config: MachineConfig, layer: Layer) -> Files:
             }.items()
         },
         "sparsity": {"SparsitySupport": "false"},
-        # With USER a layer of BERT-base took 341 s, and operands were fetched 16 times (README.md).
+        # With USER, a layer of BERT-base took 341 s, and operands were fetched 16 times (README.md).
         "run_presets": {"InterfaceBandwidth": "CALC", "UseRamulatorTrace": False},
     }
     lines = [f"[{s}]\n" + "".join(f"{k} = {v}\n" for k, v in about.items()) for s, about in sections.items()]
@@ -203,7 +203,7 @@ def scalesim(config: MachineConfig, layer: Layer) -> Files:
 
 
 def zigzag_cycles(text: str, layer: Layer) -> float:
-    """`overall_simple.json`: latency, with what comes before and behind the layer."""
+    """`overall_simple.json`: latency, including what comes before and after the layer."""
     return float(json.loads(text)["latency"])
 
 
@@ -213,7 +213,7 @@ def stream_cycles(text: str, layer: Layer) -> float:
 
 
 def accelforge_cycles(text: str, layer: Layer) -> float:
-    """The columns of its `Mappings`; seconds at one step per second are cycles."""
+    """The columns of its `Mappings`; at one step per second, its seconds are cycles."""
     return float(json.loads(text)["Total<SEP>latency"])
 
 
