@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from sw.tiling.problem import TilingProblem
 
-#: The outer loop that is outermost.
+#: The outermost loop.
 Order = Literal["m", "n"]
 
 

@@ -12,7 +12,7 @@ from sw.tiling.estimate import Estimate, loads
 from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan, times_text
 from sw.tiling.problem import TilingProblem
 
-#: Bytes of an element of A and B, and of the accumulator.
+#: Bytes of an element of A and B, and of an accumulator element.
 ELEMENT, ACCUMULATED = 1, 4
 
 
