@@ -15,16 +15,16 @@ from sw.ir.parse import ENTRY
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 
-#: Stands for distances that are not constant or not bounded.
+#: Stands for a distance that is not constant or not bounded.
 ANY_DISTANCE = "*"
 Component = int | str
-#: Iterations between two instances, per common loop from the outermost.
+#: Iterations between two instances, per common loop, outermost first.
 Distance = tuple[Component, ...]
-#: More distances than this of one loop, and of all together, are not listed.
+#: Most distances listed for one loop, and for all loops together.
 _LISTED, _LISTED_TOGETHER = 1024, 4096
-#: Comparisons of a walk where those of the whole program are used up.
+#: Comparisons granted to each walk after the program's budget is used up.
 _LEAST = 24
-#: Distances of two accesses that are each held against all that is known.
+#: Most distances of two accesses that are tested individually against all known facts.
 _TRIED = 64
 
 

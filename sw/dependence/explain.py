@@ -26,7 +26,7 @@ from sw.ir.program import (
 )
 from sw.ir.walk import instructions, rewrite
 
-#: Boxes that are printed of one list.
+#: Most boxes printed of one list.
 _SHOWN = 12
 #: The label of the probe.
 _PROBE = "probe"

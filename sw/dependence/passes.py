@@ -16,7 +16,7 @@ from sw.ir.linear import difference_bounds, linear
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.walk import Body, bodies, expressions, fresh_names, instructions, rewrite, statements
 
-#: Spaces whose contents outlive the program.
+#: Spaces whose contents remain after the program.
 LASTING = (None, "memory")
 
 
@@ -94,7 +94,7 @@ class RedundantLoad:
         return _without(program, walker.redundant)
 
 
-#: Instructions that are remembered, the latest ones.
+#: Most instructions remembered, latest first.
 _REMEMBERED = 256
 
 
@@ -128,7 +128,7 @@ class _Available:
             self.body(body)
             ends.append(self.known)
         if not isinstance(s, If):
-            # There may be no iteration at all.
+            # The loop may run no iteration.
             ends.append(before)
         self.known = {i: accesses for i, accesses in ends[-1].items() if i in ends[0]}
 

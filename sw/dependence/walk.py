@@ -45,13 +45,15 @@ from sw.dependence.forms import (
 from sw.dependence.instance import Instance
 from sw.dependence.reach import Reach, together
 
-#: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
+#: Most case splits and iteration visits of one walk. Beyond these, cases are not split, and one iteration
+#: stands for all.
 _CUTS, _VISITS = 400, 400
-#: The same of a walk where others have taken most of the work; it visits iterations of its own loops alone.
+#: The same once the budget is mostly used up; such a walk visits individual iterations only of its own loops.
 _FEW_CUTS, _FEW_VISITS = 16, 8
-#: Cuts that a division of a number into quotient and rest counts for: it makes all that follows longer.
+#: Splitting a number into quotient and remainder counts as this many splits, since it makes later terms
+#: longer.
 _DIVISION = 8
-#: Iterations of a loop that are visited one by one where its accesses do not rotate.
+#: Most iterations visited one by one in a loop whose accesses do not rotate through buffers.
 _STEPS = 8
 
 
