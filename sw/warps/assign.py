@@ -11,7 +11,7 @@ from sw.ir.program import Instruction, Program, Region, Statement, While, print_
 from sw.ir.roles import WarpRole
 from sw.ir.walk import instructions, rewrite, statements
 
-#: The warp of an intrinsic's engine, by the beginning of the intrinsic's name; the first that fits counts.
+#: The warp of an intrinsic's engine, by prefix of the intrinsic's name; the first match counts.
 _ENGINES = {
     "load_a": WarpRole.LOAD_A,
     "load_b": WarpRole.LOAD_B,
@@ -20,7 +20,7 @@ _ENGINES = {
     "load_c": WarpRole.LOAD_SCRATCH,
     "cgra": WarpRole.CGRA,
 }
-#: The engine of a plain `load`, by the space that it fills.
+#: The engine of a plain `load`, by the space it fills.
 _TARGETS = {"A": "load_a", "B": "load_b", "scratch": "load_c"}
 
 

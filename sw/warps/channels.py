@@ -26,7 +26,7 @@ class Channels(enum.Enum):
     FIFO = "fifo"
 
 
-#: Rounds of adding what turned out to be missing.
+#: Most rounds of adding missing syncs.
 _ROUNDS = 8
 _NO_PLACES = "no places for waits and signals were found that order all of the program"
 

@@ -32,7 +32,7 @@ from sw.ir.walk import (
 )
 from sw.warps.assign import refuse
 
-#: Instructions that an unrolled program may have.
+#: Most instructions of an unrolled program.
 LARGEST = 1 << 16
 
 
@@ -89,7 +89,7 @@ def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
         return expr
     first = evaluated(expr.args[0], known)
     if isinstance(first, Const) and expr.op in (Op.SELECT, Op.AND, Op.OR):
-        # The other side may divide by zero, and is not evaluated.
+        # The other side may divide by zero, but is not evaluated.
         if expr.op is Op.SELECT:
             return evaluated(expr.args[1 if first.value else 2], known)
         decided = first.value == (expr.op is Op.OR)
@@ -137,7 +137,7 @@ class _Unroller:
                     known.pop(target, None)
                     if isinstance(value, Const):
                         known[target] = value
-                    # What is known may be no longer where branches meet; then the scalar is read.
+                    # The value may no longer be known where branches meet; then the scalar is read.
                     made.append(dataclasses.replace(s, value=value))
                 case If():
                     made += self.branch(s, known, iteration)
