@@ -17,17 +17,18 @@ from sw.cgra.repair import before, settle
 from sw.cgra.resources import MOST_REGISTERS
 from sw.cgra.route import Routes, routes, scratch
 
-#: Temperatures of the annealing of places, of places with routes, and of these once more.
+#: Start and end temperatures: placement; moves with routing; these once more.
 PLACE_HEAT = (3.0, 0.2)
 REPAIR_HEAT = (4.0, 1.0)
 AGAIN_HEAT = (2.0, 1.0)
-#: Proposals and moves after which the time is looked at.
+#: Proposals and moves between two checks of the time limit.
 SLICE, REPAIR_SLICE = 1_000_000, 4_000
-#: Steps too short after placement with which moves with routes still have a chance.
+#: Most missing steps after placement for which moves with routing still have a chance.
 MOST_SHORT = 3
-#: Operations per which a graph may have these steps, and the moves with routes again while few uses are left.
+#: Operations for which a graph is allowed `MOST_SHORT` missing steps; and the most uses left for which moves
+#: with routing are repeated.
 LARGE, FEW = 100, 4
-#: What failures name at most.
+#: Most items named in a failure.
 _NAMED = 4
 
 
@@ -42,9 +43,9 @@ class Effort:
 
 @dataclass(frozen=True)
 class Try:
-    """The outcome of an attempt, after this many routed moves.
+    """The outcome of an attempt after `moves` moves with routing.
 
-    `left` counts missing steps, values without a route, and excess uses of resources at the end.
+    `left` counts missing steps, unrouted values, and excess uses of resources at the end.
     """
 
     mapping: Mapping | None
@@ -144,7 +145,7 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
 
 
 def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
-    """The mapping."""
+    """Converts spots and routes to a mapping."""
     names = registers_of(problem.fabric, MOST_REGISTERS)
     paths = {
         int(e): [names[x] for x in routes.path[e, 1 : routes.length[e] + 1]]

@@ -18,14 +18,14 @@ from sw.cgra.place import Spots, hops, node_cost, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.resources import FAR, resources
 
-#: What a use of a link beyond one costs.
+#: Cost of each use of a link beyond one.
 OVER = 1.0
 
 
 class Congestion(NamedTuple):
-    """What ways take: `first[w, p, q]` is the link that a value, wide (w = 1) or not, at PE p takes to PE q,
-    `own[n, l]` how many ways of node n's value go through link l, `used[l, c]` how many values have link l
-    in context c.
+    """Link usage of routes: `first[w, p, q]` is the first link from PE p to q for a value (wide if w = 1),
+    `own[n, l]` how many routes of node n's value use link l, `used[l, c]` how many values use link l in
+    context c.
     """
 
     first: Array
@@ -49,7 +49,7 @@ def _first_of(fabric: Fabric, hops: Array) -> Array:
         ]
         count = np.zeros(fabric.size, dtype=np.int64)
         for link, way in zip(links, ways, strict=True):
-            # Of two ways the one or the other, such that values from different PEs take different ones.
+            # Alternate between equally short routes, so that values from different PEs spread out.
             new = (count[way] == 0) | ((goals[way] + pe) % 2 == count[way] % 2)
             found[pe, way[new]] = link
             count[way] += 1
@@ -145,7 +145,7 @@ def spread(
         if change - OVER * most > limit:
             put(spots, n, t0, p0, m, s0, p)
             continue
-        # Ways are given back as they were: in the old places.
+        # Undo at the old positions, so that the routes removed are those that were added.
         put(spots, n, t0, p0, m, s0, p)
         uses = _ways(f, c, n, NONE, spots, -ONE) + _ways(f, c, m, n, spots, -ONE)
         put(spots, n, t, p, m, s, p0)

@@ -16,9 +16,9 @@ from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import DATA, PREDICATE, Edge, Node, Value, arrays_of
 
-#: The muxes of operands.
+#: The operand muxes.
 _MUX = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
-#: Bits of an address in a table memory.
+#: Address bits of a table memory.
 _TABLE_BITS = 16
 
 

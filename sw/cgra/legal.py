@@ -15,7 +15,7 @@ from hw.fabric.layout import ARRAYS, FIRST, PATCHES
 from hw.fabric.operations import LOADS, STORES
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
-#: What operands of one entry share: the number of first iterations, the initial value.
+#: What the operands of one entry share: number of first iterations, initial value.
 Start = tuple[int, Value]
 
 
@@ -101,7 +101,7 @@ class _Builder:
         """One node with the edges to it."""
         incoming = self.graph.incoming[node.id]
         if node.op == "table" and node.immediate is not None:
-            # The constant of its entry says where the table lies.
+            # The entry's own constant is the table's offset, so the index needs a node.
             index = Node(self.name(f"{node.id}.index"), "const", node.const, node.scalar)
             self.nodes.append(index)
             node = replace(node, const=None, scalar=None)

@@ -16,7 +16,7 @@ from sw.cgra.place import Spots, partner, propose, put, spare
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.route import Routes, Scratch, last_step, negotiate, route_net, use_net
 
-#: What a use beyond one costs, and a step too short or a user that is not reached.
+#: Costs of each use beyond one, and of each missing step or unreached user.
 OVER, SHORT = 6.0, 8.0
 
 
@@ -119,7 +119,7 @@ def settle(
     """
     nodes, total = spots.step.shape[0], f.source.shape[0]
     negotiate(f, r, s, spots.step, spots.pe, rounds)
-    # Moves are counted from 0 in every call.
+    # Marks are move numbers, which restart at 0 in every call.
     b.mark[:] = 0
     broken = ZERO
     for e in range(total):

@@ -14,12 +14,12 @@ import numpy as np
 from sw.cgra.compiled import NONE, ONE, ZERO, Array, inner
 from sw.cgra.problem import Arrays, Problem
 
-#: What a step in a link, in a result register and in a register file costs, and a use of a port.
+#: Cost of a step in a link, in a result register and in a register file, and of a port use.
 LINK, RESULT, FILE, PORT = 1.0, 0.35, 0.3, 0.06
-#: By how much the price of an overuse grows per round, in that place and everywhere.
+#: Growth of the price of an overused resource per round: at that resource, and of all overuse.
 PAST, GROWTH = 0.4, 1.15
-#: Registers and steps that a search looks at before a user counts as not reached: at least, and per step
-#: of a way that is longer than most.
+#: States that a search visits before it gives up on a user: the minimum, and the number per step of a longer
+#: path.
 MOST_STEPS, PER_STEP, LONG = 1000, 50, 40
 
 
@@ -216,7 +216,7 @@ def _relax(
     end: int,
 ) -> int:
     """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
-    # From a PE of one lane nothing is near for a value that is wide.
+    # A wide value cannot get near from a PE of one lane.
     hops = f.on.distance[wide, f.on.head[y], goal]
     if hops > end - k:
         return size
@@ -236,7 +236,7 @@ def _relax(
     s.seen[k, y] = s.stamp[1]
     s.cost[k, y] = cost
     s.back[k, y] = x
-    # What is left costs at least this; of equals the one that is nearest to the end comes first.
+    # A lower bound of the remaining cost (A*); ties go to the state nearest to the end.
     key = cost + _ahead(f, hops, end - k) - 1e-6 * k
     return _push(s, size, key, k * f.on.registers + y)
 
@@ -253,7 +253,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
             size = _relax(f, r, s, size, x, k, x, 0.0, start, wide, goal, end)
     cost, x, k, at = 0.0, NONE, ZERO, p
     for _ in range(MOST_STEPS if end <= LONG else PER_STEP * end):
-        # The operation itself comes first: as if in a layer 0.
+        # The operation itself comes first, like a layer 0.
         if k == end:
             return int(x)
         if k > 0 and x >= file and s.read[k, x] != s.stamp[0]:
@@ -279,7 +279,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
             k, x = state // f.on.registers, state % f.on.registers
             cost = s.cost[k, x]
             at = f.on.head[x]
-            # Older entries of a state that was reached at a lower price since are left out.
+            # Skip outdated heap entries: their state was since reached at a lower price.
             if key <= cost + _ahead(f, f.on.distance[wide, at, goal], end - k):
                 break
     return -1
@@ -303,7 +303,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
             r.length[e] = -steps
             left += 1
     while left > 0:
-        # The nearest user in time first.
+        # Nearest user in time first.
         e = NONE
         for i in range(first, last):
             if r.length[f.nets[i]] < 0 and (e < 0 or r.length[f.nets[i]] > r.length[e]):

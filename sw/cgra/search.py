@@ -24,16 +24,16 @@ from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
 from sw.dfg.graph import Graph, arrays_of
 
-#: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
+#: Slack over the shortest iteration, in IIs, by placement method and attempt number.
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
-#: PEs from which on groups guide the placement.
+#: Number of PEs from which on groups guide the placement.
 _GROUPS_FROM = 36
-#: What an attempt may leave, per operation, before its way of placement is left out at an II.
+#: What an attempt may leave, per operation, before its placement method is skipped at that II.
 HOPELESS = 0.08
 
-#: Efforts, each with the number of its attempts per II: flat ones, and on large grids as many through groups.
+#: Efforts, each with its number of attempts per II: flat ones and, on large CGRAs, as many with groups.
 Budget = tuple[tuple[int, Effort], ...]
-#: Work that the search may do, in steps of the ladder.
+#: The search's efforts, in increasing order.
 EFFORTS: Budget = (
     (3, Effort(1_500, 12, 6_000)),
     (4, Effort(6_000, 12, 20_000)),
