@@ -1,7 +1,7 @@
 """Lowers the statements of one warp to operations on virtual registers (docs/codegen.md, "Code").
 
-Operands and parameters of an operation are computed before the waits that stand right before it: what is
-between a wait and its operation delays the operation.
+Operands and parameters of an operation are computed before the waits directly before it, because anything
+between a wait and its operation would delay the operation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sw.ir.walk import statements
 
 Finish = Callable[[], None]
 
-#: Stands for an instruction that the machine does not have, where a program is only counted.
+#: Stands for an instruction that the machine does not have, in programs that are only counted.
 GENERIC = "generic"
 
 
@@ -63,11 +63,11 @@ class _Lowering:
         self.growths = uses.growths() if uniform else {}
         self.wanted = Wanted(unbounded(program))
         self.held = Held()
-        #: Registers of constants that the program assigns once, outside of everything, by value and growth.
+        #: Registers of constants assigned once at the start of the program, by value and growth.
         self.constants: dict[tuple[Expr, Growth], int] = {}
         self.outside = {_target(s) for s in program.body} - self.wanted.mutable
         self.depth = 0
-        #: Index of the operation where the latest loop ended, and of the farthest that a jump goes to.
+        #: Index of the operation where the latest loop ended, and of the farthest jump target so far.
         self.loop_end = self.landing = -1
 
     def code(self) -> Code:
@@ -88,7 +88,7 @@ class _Lowering:
             while waits < len(body) and _is_wait(body[waits]):
                 waits += 1
             after = body[waits] if waits < len(body) else None
-            # An assignment may change what the waits' predicates depend on, and it does not hurry.
+            # An assignment may change what the waits' predicates depend on, and it is not urgent.
             late = after is None or isinstance(after, Assign)
             finish = _nothing if late or after is None else self.prepare(after)
             for issue in [self.prepare(wait) for wait in body[i:waits]]:

@@ -18,7 +18,7 @@ from sw.ir.expression import names as names_of
 from sw.ir.program import Assign, For, If, Instruction, Statement, While
 from sw.ir.ranges import bounds
 
-#: By parameter: the value that a statement wants before it, None where it wants several.
+#: By parameter: the value that a statement needs before it, or None if it needs several.
 Wants = dict[str, Expr | None]
 
 _MASK = (1 << 32) - 1
@@ -41,7 +41,7 @@ class Wanted:
         """The value that the statement, with everything nested in it, needs; None if they differ."""
         found = self._known.get(id(statement))
         if found is None:
-            # The statement is kept with its wants, so that its identity stays its own.
+            # Keep the statement with its result, so that its id is not reused.
             found = self._known[id(statement)] = statement, self._of(statement)
         return found[1]
 
