@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sw.ir.linear import Linear
 
-#: By parameter the smallest and the largest value, both included.
+#: By parameter, the smallest and largest value, both inclusive.
 Box = dict[str, tuple[int, int]]
 
 
@@ -174,7 +174,7 @@ class Affine:
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    # The second operand of these is kept.
+    # The second operand of these is fixed.
 
     def __rfloordiv__(self, other: int) -> int:
         return other // int(self)

@@ -21,7 +21,7 @@ from sw.ir.program import Program, While
 from sw.ir.walk import instructions, statements
 
 Ints = npt.NDArray[np.int64]
-#: States of the warps that are gone through where an order of events cannot be concluded.
+#: Most states of the warps explored if reasoning about the order of events does not suffice.
 STATES = 100_000
 
 

@@ -64,10 +64,10 @@ class DecisionRun:
 
     around: Around
     steps: int
-    #: By buffer and dimension the ends of regions, by their forms.
+    #: By buffer and dimension, the ends of regions, keyed by their linear forms.
     ends: dict[tuple[str, int], dict[Linear[str], Number]] = field(default_factory=dict)
     sizes: dict[str, tuple[Number, ...]] = field(default_factory=dict)
-    #: By warp the stated operands of its instances, by column.
+    #: By warp, the stated operands of its instances, by column.
     operands: dict[int, list[dict[int, Number]]] = field(default_factory=dict)
 
     def step(self) -> None:
@@ -87,7 +87,7 @@ class DecisionRun:
             raise FailsError from None
         for found in self.ends.values():
             for first, second in itertools.pairwise(sorted(found.values(), key=value)):
-                # Whether they are equal is noted.
+                # The comparison records whether they are equal.
                 assert (first == second) == (value(first) == value(second))
 
     def body(self, body: tuple[Statement, ...], values: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class DecisionRun:
         by = int(step)
         if by == 0:
             raise FailsError
-        # The variable does not wrap: it is below the stop, or above it.
+        # The variable does not wrap: the stop bounds it.
         while v < stop if by > 0 else stop < v:
             self.step()
             values[s.variable] = v

@@ -21,17 +21,17 @@ from sw.ir.program import Assign, For, Program
 from sw.ir.types import Kind
 from sw.ir.walk import expressions, statements
 
-#: Values of the parameters, all together, up to which each is checked by itself at once.
+#: Most parameter combinations that are checked individually straight away.
 FEW = 64
-#: And up to which each is, where they cannot be taken together in classes.
+#: Most combinations checked individually if they cannot be grouped into classes.
 MANY = 4096
-#: Classes of values that are looked for, and statements and instructions followed for it.
+#: Most classes of values, and most statements and instructions executed to find them.
 CLASSES, FOLLOWED = 512, 60_000
-#: Instances that are checked for all values together.
+#: Most instances checked over all values together.
 INSTANCES = 50_000_000
-#: And for the symbolic argument.
+#: The same for the symbolic argument.
 REPEATED = 2_000_000
-#: Values that are tried where nothing can be shown for all, and instances after which no more are.
+#: Values sampled if nothing can be shown for all, and the number of instances after which sampling stops.
 SAMPLES, SAMPLED = 32, 200_000
 
 
@@ -90,7 +90,7 @@ class _Job:
     program: Program
     warps: Mapping[int, Compiled]
     limits: Limits
-    #: The verdicts on values that are right.
+    #: Verdicts on values that are correct.
     done: list[Verdict] = field(default_factory=list)
 
     @property

@@ -33,7 +33,7 @@ class Phase:
 def phases(loops: Iterable[Repeated], values: Mapping[str, int], names: Collection[str]) -> list[Phase]:
     """The phases of some parameters in a run in which each of their loops has at least a period."""
     found = []
-    #: By warp, instances of loops before that are not of their first period.
+    #: By warp, instances of earlier loops beyond their first period.
     more: dict[int, int] = {}
     for loop in loops:
         periods, rest = divmod(values[loop.name] + loop.offset, len(loop.counts) - 1)
@@ -59,7 +59,7 @@ class Structure:
     channels: Mapping[int, Channel]
     loops: Mapping[int, list[LoopRun]]
     period: int
-    #: By phase the loop of each warp that takes part.
+    #: By phase, the loop of each participating warp.
     part: list[dict[int, LoopRun]] = field(default_factory=list)
 
     def operations(self, warp: int, start: int, stop: int) -> tuple[int, int]:
@@ -143,7 +143,7 @@ class Structure:
                     missing[t.name] = max(missing.get(t.name, 0), here)
                 elif not low <= first <= last <= high:
                     raise UnlikeError(f"warp {w} has other loops than the program")
-                # The next cut is behind this loop.
+                # The next cut is after this loop.
                 at[w] = t.stop
         return missing
 

@@ -28,11 +28,11 @@ from sw.ir.program import For, Program
 from sw.ir.types import LOW
 from sw.ir.walk import assigned
 
-#: Iterations after which a body must repeat.
+#: Longest period of a loop body, in iterations.
 LONGEST = 256
-#: Statements and instructions that are followed.
+#: Most statements and instructions executed.
 FOLLOWED = 200_000
-#: How many periods of a repeated loop come before an iteration. No parameter has such a name.
+#: Number of periods of a repeated loop before an iteration. No parameter can have this name.
 _PERIODS = "periods before"
 
 
@@ -131,7 +131,7 @@ class ProgramRun(DecisionRun):
         if step != 1:
             raise UnlikeError("a repeated loop must have the step 1")
         targets, period, most = assigned(s.body), self.around.period, self.around.range(count)[1]
-        # Scalars that the body assigns have no value where it begins: none is handed on.
+        # Scalars that the body assigns have no value at its start: none is loop-carried.
         before = {n: v for n, v in values.items() if n not in targets}
         ends, counts = [], [self.counts()]
         for k in range(min(period, most)):

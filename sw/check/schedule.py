@@ -13,9 +13,9 @@ from sw.check.order import Cut, Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.check.trace import Boxes, Trace
 
-#: Turns that are told at the beginning and at the end of a long schedule.
+#: Turns shown at the beginning and at the end of a long schedule.
 _FIRST, _LAST = 6, 14
-#: Events of a turn that are told one by one.
+#: Most events of a turn that are shown individually.
 _SINGLE = 8
 
 

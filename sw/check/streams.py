@@ -25,10 +25,10 @@ from sw.check.dependences import TooLargeError
 from sw.check.text import Block, Line, Loop
 from sw.check.trace import columns_of
 
-#: Instructions of one warp after which it counts as one that does not end.
+#: Most instructions of one warp before it counts as endless.
 STEPS = 100_000_000
 OP, WAIT, SIGNAL = 0, 1, 2
-#: Gives so many numbers.
+#: Returns that many unknown numbers.
 Forget = Callable[[int], Sequence[Number]]
 _KINDS = {"wait": WAIT, "signal": SIGNAL}
 
@@ -112,7 +112,7 @@ def compile_warp(code: Block, warp: int) -> Compiled:
 def _function(writer: _PythonWriter, code: Block) -> Callable[..., int]:
     writer.function(code)
     names: dict[str, Any] = {}
-    # The text is made here from numbers alone.
+    # The text is generated here from numbers alone.
     exec("\n".join(writer.lines), names)
     function: Callable[..., int] = names["run"]
     return function
@@ -165,7 +165,7 @@ class Runtime:
 
     code: Compiled
     steps: int
-    #: Of a run that follows the parameters, the sites of its events.
+    #: In a run that tracks the parameters, the sites of its events.
     events: list[int] = field(init=False, default_factory=list)
 
     def __call__(self) -> NoReturn:
@@ -217,7 +217,7 @@ class _PythonWriter:
     lines: list[str] = field(default_factory=list)
     sites: list[EventSite] = field(default_factory=list)
     arguments: set[str] = field(default_factory=set)
-    #: Blocks with jumps so far: each has a variable that says which part of it comes next.
+    #: Number of blocks with jumps; each has a variable that selects the part to run next.
     blocks: int = 0
 
     def function(self, code: Block) -> None:
@@ -284,7 +284,7 @@ class _PythonWriter:
                 times = count if holds is None else f"{count} if {holds} else 1"
                 rounds = "over.rounds" if self.symbolic else "range"
                 self.put(depth, f"for forget in {rounds}({times}):")
-                # An empty body costs its round as well, so that it ends.
+                # An empty body also costs its iteration, so that the loop terminates.
                 self.put(depth + 1, "n -= 1")
                 self.put(depth + 1, "if n < 0: over()")
                 written = sorted(_written(node.body))
@@ -348,7 +348,7 @@ class _PythonWriter:
             if name.startswith(("div", "rem")):
                 self.put(depth, f"if not {sources[1]}: over.fail({line.number}, 'division by zero')")
             text = spec.semantics.text(*sources)
-        # r0 stays 0.
+        # r0 is always 0.
         self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else "pass")
 
 

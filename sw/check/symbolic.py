@@ -21,7 +21,7 @@ from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
 from sw.check.streams import Compiled
 from sw.ir.program import Program
 
-#: Values of the parameters that are checked one by one before the argument is given up.
+#: Most parameter values checked individually before the argument is given up.
 MOST = 4000
 
 
@@ -97,7 +97,7 @@ class Symbolic:
                 done.add(point)
                 names = [n for n, v in enough.items() if values[n] >= v and v + self.period < self.high[n]]
                 if names and not missing:
-                    # By parameter how many iterations this run is short of, so that a longer one follows.
+                    # By parameter, the iterations that this run lacks; a longer run follows.
                     missing = self.structure(values, names).short(self.room)
             if not missing:
                 return

@@ -24,9 +24,9 @@ from sw.ir.program import Assign, For, If, Instruction, Program, Region, Stateme
 from sw.ir.vector import Array, Column, evaluate_rows
 from sw.ir.walk import assigned, statements, walk
 
-#: Instances that a trace may have by default.
+#: Default limit of instances in a trace.
 LARGEST = 50_000_000
-#: Numbers that are kept of the instances of one block: half of a gigabyte, twice that while it grows.
+#: Most numbers stored for the instances of one block: half a gigabyte, twice that while growing.
 MOST_NUMBERS = 1 << 26
 
 
@@ -166,15 +166,15 @@ class _Tracer:
     program: Program
     values: Mapping[str, int]
     most: int
-    #: By instruction some executions at a time: iterations, operands, and start and stop of each region.
+    #: By instruction, some executions at a time: iterations, operands, and start and stop of each region.
     parts: dict[int, list[list[Array]]] = field(default_factory=dict)
-    #: The number of every loop, and by number the most iterations that it has.
+    #: Number of each loop, and by number its largest trip count.
     numbers: dict[int, int] = field(default_factory=dict)
     trips: Counter[int] = field(default_factory=Counter)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     #: Instances so far.
     count: int = 0
-    #: One iteration after the other, since scalars are handed on.
+    #: Process one iteration after the other, because scalars are loop-carried.
     single: bool = False
 
     def run(self) -> Trace:
@@ -376,7 +376,8 @@ def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) ->
             continue
         merged: Array | None = np.zeros(rows.size, np.int64)
         for index, value in found:
-            # No value on one way counts as unknown: taken one by one, rows show whether it is read.
+            # A scalar without a value on one path counts as unknown; processing rows one by one shows whether
+            # it is read.
             if value is None or merged is None:
                 merged = None
             else:
