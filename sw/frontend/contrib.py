@@ -139,7 +139,7 @@ def _q_gemm(parts: _Parts) -> None:
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
     node = parts.node
     if any(name not in parts.constants for name in node.inputs[2:4]):
-        # Scales that are found at run time.
+        # Scales computed at run time.
         total = parts.add("MatMulInteger", *node.inputs[:2], node.optional(4), node.optional(5))
         scale = parts.add("Mul", *node.inputs[2:4])
         parts.plus(parts.add("Mul", parts.add("Cast", total, to=1), scale), 6)
@@ -209,7 +209,7 @@ _STANDARD: dict[str, Rule | None] = {
     "QLinearMatMul": _q_linear_mat_mul,
     "QLinearConv": _q_linear_conv,
 }
-#: Operators that the standard domain has too stay what they are.
+#: Operators that the standard domain also has keep their name.
 _MICROSOFT: dict[str, Rule | None] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _q_linear(2)),
     **dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), _q_linear(1)),
@@ -225,5 +225,5 @@ _MICROSOFT: dict[str, Rule | None] = {
     "SkipLayerNormalization": _skip_layer_normalization,
     **dict.fromkeys(("Gelu", "QuantizeLinear", "DequantizeLinear")),
 }
-#: Operators of domain com.microsoft that are supported.
+#: Supported operators of domain com.microsoft.
 CONTRIB = tuple(sorted(_MICROSOFT))

@@ -20,12 +20,12 @@ from sw.graph.host import HostOperator
 from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
-#: Constants up to this size are compared with those that are there already.
+#: Largest constant, in bytes, that is compared with existing ones.
 _COMPARED_BYTES = 1 << 16
 
 
 class Importer:
-    """The network so far."""
+    """The network under construction."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class Importer:
         limbs: int = 0,
     ):
         self.model, self.allow_host = model, allow_host
-        #: Bytes of an operand in fixed point that products take; 0 where fixed point is not asked for.
+        #: Bytes of a fixed-point operand that products use; 0 without fixed point.
         self.limbs = limbs
-        #: Why outputs of the model are not in fixed point.
+        #: Why outputs of the model are not in fixed point, by output.
         self.unfit: dict[str, str] = {}
-        #: Whether more bytes may help: an error was too great.
+        #: Whether an error was too large, so that more bytes may help.
         self.imprecise = False
-        #: What real numbers became in fixed point, and what is known of such tensors.
+        #: The fixed-point forms of real numbers, and what is known of such tensors.
         self.points: dict[Any, Any] = {}
         self.accuracy: dict[str, Accuracy] = {}
-        #: Nodes that the host shall execute, with the reason.
+        #: Nodes that the user leaves to the host, with the reason.
         self.wanted = hosted
         self.refusals: list[Refusal] = []
-        #: Tensors that nodes of the host make, and names of what nobody can make.
+        #: Tensors computed by host nodes, and names that nothing can compute.
         self.of_host: set[str] = set()
         self.lost: set[str] = set()
         self.tensors: dict[str, Tensor] = {}
@@ -56,13 +56,13 @@ class Importer:
         self.producers: dict[str, OnnxNode] = {}
         self.hosted: dict[str, View] = {}
         self.ranges: dict[str, tuple[float, float]] = {}
-        #: Tensors in float32 that the host computes before the machine starts, or behind it.
+        #: Float32 tensors that the host computes before the machine starts, or after it.
         self.edges: set[str] = set()
-        #: Results in float32 that are quantised at run time; None before somebody asks.
+        #: Float32 results that are quantised at run time; None until computed.
         self.quantised_again: frozenset[str] | None = None
-        #: What tensors hold less its mean over axes.
+        #: By tensor, the value whose mean over some axes it has subtracted, and these axes.
         self.centred: dict[str, tuple[Dequantised, tuple[int, ...]]] = {}
-        #: Outputs of the model whose name another tensor has, and the names that they have instead.
+        #: Outputs of the model whose name another tensor has, with their new names.
         self.taken: dict[str, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
@@ -190,7 +190,7 @@ class Importer:
         """The elements of a view in a tensor of their own."""
         element = self.tensors[view.tensor].element
         held = self.array(view)
-        # Only whole numbers of the model have its names; what stands for real numbers has others.
+        # Only the model's integers have its names; tensors that represent real numbers have others.
         plain = isinstance(self.values.get(node.inputs[0]), Stored) if node.inputs else True
         hint = node.outputs[0] if plain else f"{node.outputs[0]}.whole"
         if held is not None:
@@ -211,6 +211,6 @@ def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]
         del importer.operators[operators:]
         if isinstance(error, InputError):
             raise
-        # NumPy and views: shapes that do not broadcast or cannot be reshaped, numbers that are none
+        # NumPy and views: shapes that do not broadcast or cannot be reshaped, invalid numbers
         raise node.error(first_line(error)) from None
     return list(found) if isinstance(found, Sequence) else [found]

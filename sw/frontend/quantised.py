@@ -30,7 +30,7 @@ from sw.graph.requantise import LIMITS, apply, clamped, lookup_of, multiplier, r
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
-#: A scale with which whole numbers but 0 are beyond the types of 8 bits, and the greatest such number.
+#: A scale with which every nonzero integer exceeds the 8-bit types, and the largest integer used with it.
 _BEYOND, _MOST_RESULT = 1 << 10, 1 << 20
 
 
@@ -140,7 +140,7 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     operand = to.operand(leaf.view)
     least, most = int(y.min()), int(y.max())
     if np.array_equal(y, np.clip(x, least, most)):
-        # Without limits that the type keeps anyway.
+        # Omit limits that the type implies.
         limited = operand if most == high else apply("min", operand, most)
         return limited if least == low else apply("max", limited, least)
     scaled = _scaled(to, leaf, operand, value, least, most)

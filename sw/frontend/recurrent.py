@@ -15,10 +15,10 @@ import numpy as np
 
 from sw.frontend.node import OnnxNode
 
-#: Gates in the order of the rows of W and R, and activations by default.
+#: Gates in the order of the rows of W and R; and the default activations.
 _GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 _DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
-#: Activations: operator of ONNX, and which of alpha and beta it has, with their defaults.
+#: Activations: the ONNX operator, and which of alpha and beta it has, with their defaults.
 _ACTIVATIONS: dict[str, tuple[str, dict[str, float]]] = {
     "relu": ("Relu", {}),
     "tanh": ("Tanh", {}),
@@ -32,11 +32,11 @@ _ACTIVATIONS: dict[str, tuple[str, dict[str, float]]] = {
     "elu": ("Elu", {"alpha": 1.0}),
     "hardsigmoid": ("HardSigmoid", {"alpha": 0.2, "beta": 0.5}),
 }
-#: Activations from 0 to 1, and from -1 to 1.
+#: Activations with values in [0, 1], and in [-1, 1].
 _WEIGHTS = ("sigmoid", "hardsigmoid")
 _WITHIN_ONE = (*_WEIGHTS, "tanh", "softsign")
 RECURRENT = tuple(_GATES)
-#: Steps are written one by one up to this number.
+#: Most steps that are unrolled.
 MOST_STEPS = 256
 
 
@@ -44,16 +44,16 @@ class Known(enum.Enum):
     """What is known of a state for any weights."""
 
     NOTHING = "nothing"
-    #: It is from -1 to 1.
+    #: It lies in [-1, 1].
     ONE = "one"
-    #: It is between what it was and numbers from -1 to 1.
+    #: It lies between its previous value and numbers in [-1, 1].
     MEAN = "mean"
-    #: Its magnitude grows by less than 1 with a step.
+    #: Its magnitude grows by less than 1 per step.
     SUM = "sum"
 
 
 def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: dict[str, np.ndarray]) -> Layer:
-    """An LSTM, GRU or RNN for X of this shape as nodes; new constants are added to `constants`.
+    """Unrolls an LSTM, GRU or RNN for X of this shape to nodes; adds new constants to `constants`.
 
     Raises `InputError` for computed sequence lengths, unknown activations, and more than `MOST_STEPS` steps.
     """

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hw.errors import InputError
 
-#: Characters of the first refusal at least, and of all; the name of the model comes before.
+#: Minimum length of the first refusal, and maximum length of the summary, which follows the model's name.
 _LEAST, _MOST = 70, 245
-#: A word that is longer, as names may be, loses its middle in one line.
+#: A longer word, such as a long name, loses its middle part.
 _LONG = r"\S{49,}"
 
 
@@ -81,7 +81,7 @@ def summary(refusals: Sequence[Refusal]) -> str:
     first, others = causes[0], Counter(r.op for r in causes[1:])
     remedy = f"; {first.best}" if first.best else ""
     if not others:
-        # What to do stays whole.
+        # The advice is never cut.
         return _cut(str(first), max(_LEAST, _MOST - len(remedy))) + remedy
     kinds = [f"{count} {op}" for op, count in others.most_common(3)]
     count = f"{others.total()} more are" if others.total() > 1 else "1 more is"

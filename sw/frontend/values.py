@@ -66,7 +66,7 @@ class Dequantised:
         return self.scale.size == 1 and self.zero.size == 1
 
 
-#: The greatest error, of the range of a tensor, of real numbers that leave fixed point.
+#: Largest error of real numbers that leave fixed point, relative to the tensor's range.
 RANGE = 2.0**-10
 
 
@@ -107,8 +107,8 @@ class Real:
 class Structured:
     """The real result of an operator on whole tensors (softmax, normalisation, pooling).
 
-    `make` computes it on a grid: it appends the operator under a name and returns a view of its result.
-    `fixed` computes it in fixed point, on request.
+    `make` computes it on a grid: it appends an operator with a given name and returns a view of its result.
+    `fixed` computes it in fixed point, if that is requested.
     """
 
     node: OnnxNode

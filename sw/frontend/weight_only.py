@@ -19,7 +19,7 @@ from sw.frontend.node import fresh
 from sw.frontend.protos import DEFAULT_DOMAINS, array, names
 
 _BYTES = ("int8", "uint8")
-#: The opset that has all operators that are written.
+#: The oldest opset with all operators that are written.
 _OPSET = 11
 
 
@@ -91,7 +91,7 @@ class _Graph:
             return None
         if str(numbers.dtype) not in _BYTES or not numbers.ndim:
             return None
-        # Other shapes are those of blocks.
+        # Other shapes are quantised in blocks.
         length = numbers.shape[axis] if -numbers.ndim <= axis < numbers.ndim else -1
         if any(x.size != 1 and x.shape != (length,) for x in (scale, zero)):
             return None
