@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real numbers from `low` to `high` that `node` computes, at most `error` from exact arithmetic.
+    """Real numbers from `low` to `high` that `node` computes, within `error` of exact arithmetic.
 
     They are an int32 tensor with `bits` fractional bits, or are rounded by a QuantizeLinear with this `step`.
     """
@@ -22,12 +22,12 @@ class Accuracy:
     step: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Its JSON."""
+        """The JSON form."""
         return asdict(self)
 
 
 def told(found: Mapping[str, Accuracy]) -> list[str]:
-    """One line on fixed point and its largest errors; nothing if it is not used."""
+    """One line about fixed point and its largest errors; empty if it is not used."""
     bits = [a.bits for a in found.values() if a.bits is not None]
     if not bits:
         return []

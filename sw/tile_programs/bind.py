@@ -156,7 +156,7 @@ class _Binding:
         self.variables = fresh_names(self.source, "n")
 
     def bound(self) -> Bound:
-        """All of it."""
+        """Binds the program and returns the result."""
         source = dataclasses.replace(self.source, body=self.with_starts())
         self.collect(source)
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}

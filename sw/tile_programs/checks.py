@@ -1,7 +1,7 @@
-"""Checks what operations require of their regions, in every execution, before a program is compiled.
+"""Checks the requirements of operations on their regions, in every execution, before a program is compiled.
 
-All values of a program are known once its parameters are, so it is followed from start to end. That also
-shows which instructions execute, how often, and what all executions have in common.
+Once its parameters are known, all values of a program are. So the program is run from start to end, which
+also shows which instructions execute, how often, and what all their executions have in common.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sw.tile_programs.places import Place
 from sw.tile_programs.regions import Piece, Seen, SeenRegion
 from sw.tile_programs.uses import LOADS, STORES, is_generic, operation
 
-#: The space in which each operand's region must lie, by operation.
+#: Required space of each operand's region, by operation.
 _SPACES = {
     "load_a_t": {"memory": "memory", "target": "A"},
     "load_b": {"memory": "memory", "target": "B"},
@@ -28,7 +28,7 @@ _SPACES = {
     **{name: {"memory": "memory", "target": space} for space, name in LOADS.items()},
     **{name: {"source": space, "memory": "memory"} for space, name in STORES.items()},
 }
-#: What is counted of two operands, along a dimension of each, that must be equal.
+#: Pairs of operands and dimensions whose sizes must be equal.
 Pairs = Sequence[tuple[str, str, int, str, int]]
 _PRODUCT: Pairs = (
     ("rows", "a", -2, "c", -2),
@@ -38,13 +38,13 @@ _PRODUCT: Pairs = (
 _STORE: Pairs = (("rows", "source", -2, "memory", -2), ("elements in a row", "source", -1, "memory", -1))
 _LOAD: Pairs = (("rows", "memory", -2, "target", -2), ("elements in a row", "memory", -1, "target", -1))
 _EXCHANGE: Pairs = (("rows", "memory", -2, "target", -1), ("elements in a row", "memory", -1, "target", -2))
-#: Of a load the parameters that say how much the target has beyond what is loaded.
+#: For a load, the parameters that say by how much the target exceeds the loaded region.
 PADS = {"rows": "load_pad_outer", "elements in a row": "load_pad_inner"}
-#: The spaces in which a launch of the grid reads and writes.
+#: Spaces in which a CGRA launch may read and write.
 _GRID_READS, _GRID_WRITES = ("acc", "scratch", "out", GRID), ("out", GRID)
-#: The `bitstream` of a launch counts so many bytes of the scratchpad.
+#: Unit of a launch's `bitstream` operand, in bytes of the scratchpad.
 BITSTREAM_UNIT = 16
-#: Executions of one generic instruction that its log has room for.
+#: Most executions of a generic instruction that its log can hold.
 LOGGED = 1 << 20
 
 
