@@ -1,8 +1,8 @@
-"""Quantisation with a scale that is found at run time.
+"""Quantisation with a scale computed at run time.
 
 onnxruntime's `quantize_dynamic` writes DynamicQuantizeLinear, an integer matrix product, and the scaling of
-its result. The host quantises inputs of the model, and scales what the machine computes if only outputs of
-the model follow. Between two products, the machine computes float32 exactly, bit for bit (`floats.py`).
+its result. The host quantises inputs of the model, and scales results if only outputs of the model follow.
+Between two products, the machine computes float32 bit for bit (`floats.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _on_machine(importer: Importer, node: OnnxNode, x: View) -> list[Value]:
     return [whole, scale, zero]
 
 
-#: Operators of the host where float32 that it scales goes to outputs of the model alone.
+#: Host operators if the float32 that it scales goes only to outputs of the model.
 _BEHIND = (
     *(
         "AveragePool",

@@ -219,7 +219,7 @@ def _inferred(
             dtype = np.dtype(importer.tensors[view.tensor].element)
             present[index] = (dtype, view.shape) if array is None else array
     if "::" in node.op:
-        # Only onnxruntime knows operators of other domains; shapes do not depend on what elements are.
+        # Only onnxruntime knows operators of other domains; shapes do not depend on element values.
         arrays = {i: x if isinstance(x, np.ndarray) else np.zeros(x[1], x[0]) for i, x in present.items()}
         return [(array.shape, str(array.dtype)) for array in run(importer, node, arrays)]
     given = {node.inputs[index]: operand for index, operand in present.items()}

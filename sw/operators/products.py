@@ -33,7 +33,7 @@ from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
 
 _DEPTH = "must not differ along the depth of the product"
-#: Operands of 8 bits, whether real numbers or not.
+#: An 8-bit operand, as integers or as real numbers.
 Bytes = Stored | Dequantised
 
 
@@ -297,5 +297,5 @@ def _(operator: MatrixProduct, view: View, row: int) -> bool:
 
 @lower.register
 def _(operator: MatrixProduct, context: LoweringContext) -> LoweredOperator:
-    """Raises `InputError` for operands that are contiguous along no axis, and where no tile fits."""
+    """Raises `InputError` for operands that are not contiguous along an axis, and if no tile fits."""
     return lowered(product_problem(operator, context.homes, context.config), context.room, context.allowed)

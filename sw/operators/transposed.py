@@ -46,7 +46,7 @@ class Stretch:
         for first in range(min(self.stride, self.outputs)):
             at = first + self.before
             taps = [j for j in range(self.kernel) if (j * self.dilation - at) % self.stride == 0]
-            # Output `first + n * stride` takes pixels `n - distance`.
+            # Output `first + n * stride` uses pixels `n - distance`.
             distances = [(j * self.dilation - at) // self.stride for j in taps]
             made.append(Phase(self, first, tuple(taps[::-1]), tuple(distances[::-1])))
         return made

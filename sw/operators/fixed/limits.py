@@ -33,23 +33,23 @@ from sw.operators.fixed.products import LINEAR, linear
 from sw.operators.fixed.rows import normalisation, reduced, softmax
 from sw.operators.quantisation import parameters
 
-#: The greatest error of what QuantizeLinear rounds, in steps of its scale.
+#: Largest error before QuantizeLinear, in steps of its scale.
 STEP = 2.0**-6
-#: What operators on whole tensors become.
+#: Operators on whole tensors, with their fixed-point form.
 _ROWS: dict[str, Callable[[Importer, OnnxNode], Reals]] = {
     "Softmax": softmax,
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), normalisation),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "GlobalAveragePool", "GlobalMaxPool"), reduced),
 }
 
-#: Inputs whose elements operators put next to each other; none: all of them.
+#: Inputs whose elements an operator combines in one tensor; empty means all.
 _DATA: dict[str, tuple[int, ...]] = {
     "Concat": (),
     "Pad": (0,),
     **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2)),
 }
 
-#: Operators whose results are some of their operands, quantised.
+#: Operators that select among quantised operands.
 _CHOOSING = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 

@@ -20,11 +20,11 @@ from sw.graph.requantise import apply
 from sw.operators.fixed.bounds import Bound, bound
 from sw.operators.fixed.elements import aligned, bits_of, fixed, number
 
-#: What a node of the model stands for.
+#: Returns the values of a node.
 Read = Callable[[Importer, OnnxNode], Sequence[Value | None]]
-#: Operators that only move elements, or whose sums others add to.
+#: Operators that only move elements, or whose sums are added to later.
 _LAZY = ("Gather", "Reshape", "Transpose", "Concat", "ReverseSequence", "MatMul")
-#: Room for the errors of all steps, as a part of a state's range.
+#: Margin for the errors of all steps, as a fraction of a state's range.
 _ROOM = 1 / 16
 
 
@@ -52,7 +52,7 @@ def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
         if name:
             value = fixed(importer, node, importer.values[name])
             found[name] = dataclasses.replace(value, error=parts.steps * error)
-    # Nobody reads an output without a name.
+    # An output without a name is never read.
     return [found.get(name, next(iter(found.values()))) for name in node.outputs]
 
 
@@ -72,7 +72,7 @@ def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
 
 
 def _start(importer: Importer, node: OnnxNode, index: int) -> float:
-    """The greatest magnitude of a state before the first step; raises `InputError` if it is not known."""
+    """The largest magnitude of a state before the first step; raises `InputError` if it is not known."""
     if not node.optional(index):
         return 0.0
     value = importer.value(node, index)
