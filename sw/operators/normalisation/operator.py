@@ -89,7 +89,7 @@ class Normalisation(RowOperator):
         return np.clip(rounded, *LIMITS[self.result]).astype(self.result)
 
     def row_factors(self, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
-        """n / sqrt(v + e) and -s / sqrt(v + e) of rows, with `fraction` fractional bits; 0 if v is 0."""
+        """The factors n / sqrt(v + e) and -s / sqrt(v + e) of rows, with `fraction` fractional bits; 0 if v is 0."""
         variance, exponent = _variance(self.columns, total, squares)
         root, shift = self._inverse_root(variance, exponent)
         # This shift gives 0.
@@ -251,7 +251,7 @@ def _small(epsilon: float, columns: int, x_scale: float) -> tuple[int, int]:
 
 
 def _variance(columns: int, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
-    """n * squares - total^2 as a 30-bit mantissa (or 0) and an exponent."""
+    """Computes n * squares - total^2 as a 30-bit mantissa (or 0) and an exponent."""
     high = operate("mul_shift_round", columns, squares, loops.LOW_BITS) - operate(
         "mul_shift_round", total, total, loops.LOW_BITS
     )
