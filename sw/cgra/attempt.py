@@ -1,4 +1,4 @@
-"""One attempt to map a graph with a given II: place, route, repair, and report what stands in the way."""
+"""One attempt to map a graph with a given II: place, route, repair, and report the obstacles."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def finish(
 
 
 def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
-    """What stood in the way, as a number and in words: short dependences, unrouted values, overuse."""
+    """The obstacles as a number and in words: short dependences, unrouted values, overuse."""
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
     left = 0

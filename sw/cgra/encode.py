@@ -55,7 +55,7 @@ def configuration(
 
 
 def differences(mapping: Mapping) -> tuple[str, ...]:
-    """The errors of a mapping: where its words, decoded again, differ from the graph."""
+    """The errors of a mapping: differences between its decoded words and the graph."""
     scalars = {name: i for i, name in enumerate(mapping.graph.scalars)}
     try:
         words = encode(configuration(mapping, scalars=scalars))

@@ -39,7 +39,7 @@ INSIDE_HEAT, EVERYWHERE_HEAT = (1.5, 0.8), (0.8, 0.2)
 def place_in_groups(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Place by groups, first one by one, then by annealing: steps, PEs, number of proposals.
+    """Place by groups, first one by one, then by annealing; returns the spots and the number of proposals.
 
     The seed chooses the partition. Every operation stays in or next to its group until the placement is good;
     then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
@@ -103,7 +103,7 @@ def threshold_for(fabric: Fabric, most: int) -> int:
 
 
 def assign(problem: Problem, groups: Groups) -> Array:
-    """The group of every operation: in turn, each where it fits and is closest to its neighbours."""
+    """Assigns each operation in turn to the group that has room and is closest to its neighbours."""
     fabric, f = problem.fabric, problem.arrays
     middles = [tuple(sum(fabric.at(pe)[k] for pe in g) * _SCALE // len(g) for k in (0, 1)) for g in groups]
     near: list[dict[int, int]] = [defaultdict(int) for _ in range(problem.size)]

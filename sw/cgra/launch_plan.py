@@ -36,7 +36,7 @@ class PlannedLaunch(Instruction):
 class LaunchPlan:
     """The launches of a kernel for given values of its scalars.
 
-    `names` are reserved: those of its variables, and others that no variable may have. `words` is the array
+    `names` are the names of its variables and other reserved names. `words` is the array
     through which scalars pass, of size `word_count`. `results` are the values that the kernel returns:
     numbers, or the words that hold them at the end.
     """
@@ -218,7 +218,7 @@ class _Planner:
         return PlannedLaunch("", "cgra", operands=(("iterations", count), *scalars), graph=graph)
 
     def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Statement]:
-        """Launches that set words, as many as possible at once."""
+        """Launches that set words, each as many as possible."""
         others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
         made: list[Statement] = []
         for i in range(0, max(1, len(others)), len(SCALARS)):
@@ -279,7 +279,7 @@ def _expression(place: _Place) -> Expr:
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     """The graph with named scalars replaced by loads of elements of `array`.
 
-    An initial value of an edge that is such a scalar becomes a select between the word and what the edge
+    If the initial value of an edge is such a scalar, it becomes a select between the word and what the edge
     carries. The graph must store to other words. Outputs must not have such initial values.
     """
     nodes: dict[NodeId, Node] = {}

@@ -66,7 +66,7 @@ def _check_operands(graph: Graph) -> None:
 
 
 def start(edge: Edge) -> Start | None:
-    """What an edge requires of its target's entry; None without initial values.
+    """The requirement of an edge on its target's entry; None without initial values.
 
     Only for edges with one initial value and few enough first iterations.
     """
@@ -74,7 +74,7 @@ def start(edge: Edge) -> Start | None:
 
 
 def starts(graph: Graph, node: NodeId) -> set[Start]:
-    """What the edges to a node require of its entry; a legal node has at most one requirement."""
+    """The requirements of the edges to a node on its entry; a legal node has at most one."""
     return {found for e in graph.incoming[node] if e.routed and (found := start(e))}
 
 
@@ -134,7 +134,7 @@ class _Builder:
         return replace(edge, source=source, distance=run, initial=edge.initial[:run])
 
     def copy(self, source: NodeId, distance: int, initial: tuple[Value, ...]) -> NodeId:
-        """A node that supplies what an edge with this distance and these initial values supplies."""
+        """A node whose result equals what an edge with this distance and these initial values carries."""
         key = source, distance, initial
         if key not in self.copies:
             copy = Node(self.name(f"{source}.{len(self.copies)}.mov"), "mov")

@@ -24,7 +24,7 @@ MOST_STEPS, PER_STEP, LONG = 1000, 50, 40
 
 
 class Routes(NamedTuple):
-    """The routes and what they take.
+    """The routes and their resource use.
 
     `path[e, k]` is the register of edge e in the k-th step after its source's last one; `length[e]` counts
     them, 0: not routed. `used[r, c]` counts values in resource r and context c, `past` grows where there
@@ -103,7 +103,7 @@ def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
 
 @inner
 def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) -> None:
-    """Use or release what edge e uses besides the already marked edges of its net."""
+    """Use or release the resources of edge e that no marked edge of its net uses."""
     stamp = s.stamp[0]
     before = NONE
     for k in range(1, r.length[e] + 1):
@@ -195,7 +195,7 @@ def _meets(f: Arrays, s: Scratch, x: int, k: int, y: int) -> bool:
 
 @inner
 def _ahead(f: Arrays, hops: int, steps: int) -> float:
-    """The least price of this many more steps: a value stays in one place for at most II steps."""
+    """A lower bound of the price of this many more steps; a value stays in one place at most II steps."""
     links = max(hops, steps // (f.ii + 1))
     return links * LINK + (steps - links) * FILE
 
@@ -243,7 +243,7 @@ def _relax(
 
 @inner
 def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goal: int, end: int) -> int:
-    """The register in which the value arrives at the least price, or -1 (A* over registers and steps)."""
+    """The register in which the value arrives at the lowest price, or -1 (A* over registers and steps)."""
     s.stamp[1] += 1
     size = ZERO
     file = f.on.links + f.on.pes

@@ -196,13 +196,13 @@ def map_graph(
 
 @functools.lru_cache(maxsize=256)
 def _decided(graph: Graph, fabric: Fabric, ii: int) -> Mapping | str:
-    """What the constraint solver finds, for any seed; loops that wait for banks get several tries."""
+    """The constraint solver's result, cached for all seeds, since loops with bank conflicts try several."""
     return decide(problem(graph, fabric, ii))
 
 
 @dataclass
 class _Search:
-    """The search for one graph and fabric, and what was tried so far; `attempts` also counts inner fabrics.
+    """The search for one graph and fabric, and its attempts so far, including those on inner fabrics.
 
     `refuted` are the IIs that are proved infeasible. `inner` names the fabric in the names of stages.
     """

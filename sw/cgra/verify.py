@@ -104,7 +104,7 @@ class _Numbers:
 
 
 def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], numbers: _Numbers) -> list[str]:
-    """The differences between nodes and the operations in their places."""
+    """The differences between nodes and the operations at their positions."""
     owner: dict[int, NodeId] = {}
     for identity, number in own.items():
         owner.setdefault(number, identity)
@@ -141,13 +141,13 @@ def _shown(fact: Hashable) -> str:
 
 
 def opaque_number(node: Node) -> int:
-    """The number in a configuration for an operator of which only the name is known."""
+    """The number in a configuration for an operator known by name only."""
     text = node.op if node.immediate is None else f"{node.op}:{node.immediate}"
     return zlib.crc32(text.encode())
 
 
 def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
-    """What a node requires of the operation that implements it."""
+    """The required properties of the operation that implements a node."""
     facts: Facts = {"operation": graph.operation(node).name, "negated predicate": False}
     for operand, given in graph.operands(node).items():
         name = _FIELD[operand]
@@ -184,7 +184,7 @@ def _done(
     owner: Mapping[int, NodeId],
     patches: Mapping[tuple[str, int, int], int],
 ) -> Facts:
-    """What an operation of a configuration does."""
+    """The properties of an operation in a configuration."""
     place = executed.pe, executed.step % decoded.configuration.ii
     opaque = executed.operation.opaque
     const: Hashable = executed.entry.const & _MASK

@@ -69,8 +69,8 @@ class Around:
 class Affine:
     """A linear sum of parameters.
 
-    Its operators compute over the integers, as Python does. Decisions are recorded in `around` where a result
-    is not such a sum: comparisons, the quotient of a division, and the value itself where it is used for
+    Its operators compute over the integers, like Python. Decisions are recorded in `around` if a result
+    is not such a sum: comparisons, the quotient of a division, and the value itself if it is used for
     anything else.
     """
 

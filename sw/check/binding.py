@@ -191,7 +191,7 @@ def _difference(narrator: Narrator) -> str | None:
 
 
 def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
-    """What the order of events proves, and how many pairs of instances it orders."""
+    """The conclusion from the order of events, and the number of pairs of instances that it orders."""
     whole = {w: s.events.size for w, s in found.streams.items()}
     turns = found.turns(whole) if stuck(found) else None
     full = overflow(found, depth, whole if turns is None else dict.fromkeys(whole, 0) | dict(turns))

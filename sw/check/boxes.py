@@ -141,7 +141,7 @@ class DecisionRun:
             self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
 
     def warp(self, code: Compiled) -> None:
-        """Run a warp; where its operands equal the program's, they must remain equal in the box."""
+        """Run a warp; operands that equal the program's must remain equal in the box."""
         rows, self.steps = follow(Runtime(code, self.steps), self.around.parameters)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():

@@ -29,7 +29,7 @@ Sides = dict[int, dict[int, dict[int, Ints]]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What can go wrong in some schedule.
+    """The error that can occur in some schedule.
 
     `kind` is None if nothing can; otherwise it is "dependence", "deadlock", "overflow", or "conflict" (two
     warps signal a channel or take its tokens in an undefined order). `turns` is a schedule up to that point,

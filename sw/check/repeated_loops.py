@@ -74,7 +74,7 @@ class WholeBox(Around):
         return self.unknown(low, high)
 
     def unknown(self, low: int, high: int, name: str = "") -> Number:
-        """A number of which only the bounds are known."""
+        """An unknown number within bounds."""
         if low == high:
             return low
         name = name or f"unknown {len(self.box)}"
@@ -213,7 +213,7 @@ def _see_known(numbers: Iterable[Number]) -> None:
 
 @dataclass(frozen=True)
 class BoxRun:
-    """What is the same for all values in a box: the program's repeated loops in a run, and the warps.
+    """A run that holds for all values in a box: the program's repeated loops, and the warps.
 
     `offsets` maps a parameter n to the numbers c of repeated loops, of program and warps, that run n + c
     times.

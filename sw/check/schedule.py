@@ -1,4 +1,4 @@
-"""Describes counterexamples: what the warps do in turn, and what finally goes wrong."""
+"""Describes counterexamples: the turns of the warps, and the error they lead to."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Narrator:
         return [self.turn(span) for span in spans]
 
     def turn(self, span: tuple[int, int, int]) -> str:
-        """What a warp does in one turn."""
+        """Describes one turn of a warp."""
         warp, first, end = span
         head = f"warp {warp}"
         if end - first <= _SINGLE:
@@ -79,7 +79,7 @@ class Narrator:
         return f"{head}: {', '.join(parts)} (line {self.line(warp, first)} to line {last})"
 
     def step(self, warp: int, event: int) -> str:
-        """What a warp does in one event."""
+        """Describes one event of a warp."""
         site = self.streams[warp].site(event)
         if site.kind == OP:
             return f"runs {self.name(warp, event)} (line {site.line})"
@@ -121,13 +121,13 @@ class Narrator:
         return f"{both} {use} channel {site.channel} in any order"
 
     def clash(self, earlier: Event, later: Event) -> str:
-        """What an operation does too early, before one that it depends on."""
+        """Describes an operation that runs before one that it depends on."""
         first, second = self.time(*earlier), self.time(*later)
         what = f"{self.made.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
         return _overlap(self.made, first, second).format(what)
 
     def standstill(self, cut: Cut, *, givers: bool) -> Iterator[str]:
-        """Where each blocked warp waits."""
+        """Describes where each blocked warp waits."""
         for w, s in self.streams.items():
             if cut[w] >= s.events.size:
                 continue
@@ -160,7 +160,7 @@ class Narrator:
 
 
 def _overlap(made: Trace, first: int, second: int) -> str:
-    """What the second instance does to the data of the first, with a placeholder for the first's name."""
+    """Describes how two instances conflict on data, with a placeholder for the name of the first."""
     reads, writes = _boxes(made, first, writes=False), _boxes(made, first, writes=True)
     reads_then, writes_then = _boxes(made, second, writes=False), _boxes(made, second, writes=True)
     for before, after, text in (

@@ -161,7 +161,7 @@ def _machine(site: EventSite) -> bool:
 
 @dataclass
 class Runtime:
-    """What a compiled text calls: it ends a run that is too long or fails, and repeats loops."""
+    """The functions that compiled text calls: they end a run that is too long or fails, and repeat loops."""
 
     code: Compiled
     steps: int

@@ -85,7 +85,7 @@ class Symbolic:
         return 2 * self.period + self.depth + 2
 
     def show(self, one: Callable[[dict[str, int]], None]) -> None:
-        """Check enough values with `one` to cover all; raises what it raises, or `UnlikeError` to stop."""
+        """Check enough values with `one` to cover all; passes its errors on, raises `UnlikeError` to stop."""
         enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:

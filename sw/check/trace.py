@@ -34,7 +34,7 @@ MOST_NUMBERS = 1 << 26
 class Boxes:
     """One access over all executions of its instruction: dimensions × rows, half open.
 
-    A region is empty where `stop` is not above `start` in any dimension.
+    A region is empty if `stop` <= `start` in any dimension.
     """
 
     buffer: str
@@ -128,7 +128,7 @@ def columns_of(name: str) -> list[str]:
 
 
 def stated_operands(s: Instruction) -> dict[int, Expr]:
-    """What an instruction states of its operands and parameter registers, by column (`columns_of`).
+    """The operands and parameter registers that an instruction states, by column (`columns_of`).
 
     Parameter registers that are not named are 0; operands that are regions, or not named, are not stated.
     """
@@ -201,7 +201,7 @@ class _Tracer:
         return Trace(self.program, self.values, tuple(timed), self.count)
 
     def _times(self, found: Sequence[Rows]) -> list[Array]:
-        """By instruction, the position of its executions in the order of all.
+        """By instruction, the positions of its executions among all executions.
 
         Each gets a number from the text and the iterations, as if every loop always ran its maximum number of
         times.
@@ -279,7 +279,7 @@ class _Tracer:
             self.iterations(s, rows, np.ones(1, np.int64), start, step, n)
 
     def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> None:
-        """The iterations from `first` on, so many for each row."""
+        """Iterations from `first` on; `trips` is their number for each row."""
         owner = np.repeat(np.arange(rows.size), trips)
         number = np.arange(owner.size) - np.repeat(np.cumsum(trips) - trips, trips) + first
         inner = rows.take(owner)

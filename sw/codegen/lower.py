@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 
 class _Lowering:
-    """State during lowering: where variables are, and what parameter registers hold."""
+    """State during lowering: registers of variables, contents of parameter registers."""
 
     def __init__(self, program: Program, exact: bool, uniform: bool):
         self.program, self.exact, self.uniform = program, exact, uniform
@@ -99,7 +99,7 @@ class _Lowering:
             i = waits + 1
 
     def prepare(self, s: Statement) -> Finish:
-        """Emit what can precede a statement's waits; the returned function emits the rest."""
+        """Emit the code that can precede a statement's waits; the returned function emits the rest."""
         match s:
             case Assign(target, value):
                 if target in self.needed:
@@ -211,7 +211,7 @@ class _Lowering:
         return finish
 
     def repeat(self, s: For, certain: bool, variable: int, step: int) -> None:
-        """The loop's body, its variable's step, and what the machine requires at a loop's end."""
+        """The loop's body, the step of its variable, and the instructions required at a loop's end."""
         start = self.to.here
         wants = self.wanted.of(s)
         before = dict(self.held.values)

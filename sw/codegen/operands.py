@@ -109,7 +109,7 @@ def modified(
 
 
 def unbounded(program: Program) -> set[str]:
-    """Scalars assigned by several statements, and what depends on them: their types tell nothing."""
+    """Scalars assigned by several statements, and those that depend on them: their types give no bounds."""
     found = {name for name, times in assigned(program.body).items() if times > 1}
     changed = bool(found)
     while changed:

@@ -1,4 +1,4 @@
-"""Places writes to parameter registers as far out of loops as all operations agree on the value.
+"""Hoists writes to parameter registers as far out of loops as all operations agree on the value.
 
 A warp has one copy of each parameter register, which keeps its value. A write can move out of a loop in which
 no operation needs another value and nothing changes the value's variables.
@@ -69,7 +69,7 @@ class Wanted:
                 return {}
 
     def _settled(self, around: Statement, body: Iterable[Statement]) -> Wants:
-        """What all statements of a body need, as long as the body does not change it."""
+        """The values that all statements of a body need, unless the body changes them."""
         found: Wants = {}
         for s in body:
             for name, expr in self.of(s).items():
@@ -113,7 +113,7 @@ def check(program: str, name: str, expr: Expr) -> None:
 
 
 class Held:
-    """What the parameter registers hold while code is emitted in order; None if unknown."""
+    """Contents of the parameter registers while code is emitted in order; None if unknown."""
 
     def __init__(self) -> None:
         self.values: dict[str, Expr | None] = {}

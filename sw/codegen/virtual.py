@@ -32,7 +32,7 @@ def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
 def pieces(value: int, least: int = 1) -> list[int]:
     """Immediates of `li`, then of `lih`s, each signed to fit its field, most significant first.
 
-    There are at least this many, whatever the value.
+    There are at least `least` of them for any value.
     """
     found: list[int] = []
     while len(found) + 1 < least or not fits(value, _LI_BITS):

@@ -264,7 +264,7 @@ class TileSpan:
 
     @classmethod
     def of(cls, axis: Axis, loops: tuple[Loop, ...], name: str, tile: int) -> TileSpan:
-        """The tile along an axis that the named loop cuts into tiles of so many outputs."""
+        """The tile along an axis that the named loop cuts into tiles of `tile` outputs."""
         outputs = size(loops, name, axis.outputs, tile)
         span = outputs * axis.stride + (axis.reach - axis.stride)
         start = linear(loops, {name: tile * axis.stride}) - axis.before

@@ -183,7 +183,7 @@ def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest
 
 
 def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> tuple[float, Nest]:
-    """The least time of array and CGRA together, and its nest; the CGRA takes `per_element` cycles."""
+    """The shortest time of array and CGRA together, and its nest; the CGRA takes `per_element` cycles."""
     found: list[tuple[float, Nest]] = []
     for halvings in itertools.count():
         try:

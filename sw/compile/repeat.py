@@ -165,7 +165,7 @@ def _candidates(forms: np.ndarray) -> Iterator[_Run]:
 
 
 def _form(item: Any, tensors: Tensors) -> Any:
-    """What must be equal in repeated operators: all but names and the addresses of computed tensors."""
+    """The parts that repeated operators must share: all except names and addresses of computed tensors."""
     if isinstance(item, View):
         tensor = tensors[item.tensor]
         place = (tensor.element,) if tensor.constant is None else (item.tensor, item.offset)

@@ -45,8 +45,8 @@ class Dependences:
 
     `sources` has every label as a key. It maps each source ("entry" for what a buffer held before the
     program) to the distances in iterations of their common loops, outermost first, or () if they have none in
-    common. "*" stands for a distance that is not constant or not bounded. `edges` says for every read where
-    it sees what; `analyse(program, details=True)` fills it.
+    common. "*" stands for a distance that is not constant or not bounded. `edges` lists, for every read, the
+    writes it sees and where; `analyse(program, details=True)` fills it.
     """
 
     program: Program
@@ -91,7 +91,7 @@ def by_size(distance: Distance) -> tuple[tuple[bool, int], ...]:
 
 
 def analyse(program: Program, *, details: bool = False, budget: WalkBudget | None = None) -> Dependences:
-    """The dependences of a program; with `details`, also where every read sees what."""
+    """The dependences of a program; with `details`, also the area in which each read sees each write."""
     sources: dict[str, dict[str, set[Distance]]] = {i.label: {} for i in instructions(program)}
     edges = []
     tree, budget = access_tree(program), budget or WalkBudget(_LEAST)
@@ -109,7 +109,7 @@ def analyse(program: Program, *, details: bool = False, budget: WalkBudget | Non
 
 
 def _area(sink: SymbolicAccess, met: Met, facts: Facts) -> Box:
-    """The part of a read's region in which it sees what its walk met."""
+    """The part of a read's region in which it sees the write that its walk met."""
     limits = (whole(place, facts) for place in met.case.point)
     pairs = zip(limits, sink.hull, strict=True)
     return tuple((max(low, first), min(high + 1, last)) for (low, high), (first, last) in pairs)

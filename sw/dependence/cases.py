@@ -188,7 +188,7 @@ def joined(cases: list[Case]) -> list[Case]:
 
 
 def _either(a: Facts, b: Facts, anyhow: bool) -> Facts | None:
-    """What holds if one of two facts does; None if that is weaker than both together, unless `anyhow`."""
+    """The facts that hold in both cases; None if they are weaker than the two cases, unless `anyhow`."""
     if anyhow:
         return {
             terms: (min(low, b[terms][0]), max(high, b[terms][1]))

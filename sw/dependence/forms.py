@@ -259,7 +259,7 @@ class Symbols:
     count: int = 0
 
     def fresh(self, name: str, low: int = LOW, high: int = HIGH - 1) -> Form:
-        """A number of which only the bounds are known."""
+        """An unknown number within bounds."""
         self.count += 1
         return symbol_form(Symbol(self.count, name, low, max(low, high)))
 

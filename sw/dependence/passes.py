@@ -100,7 +100,7 @@ _REMEMBERED = 256
 
 @dataclass
 class _Available:
-    """What certainly happened and is still valid, in order, with all its accesses.
+    """Instructions that certainly executed and are still valid, in order, with all their accesses.
 
     These instructions have no label and no warp, so that equal ones compare equal.
     """
@@ -119,7 +119,7 @@ class _Available:
                 self.control(s)
 
     def control(self, s: For | If | While) -> None:
-        """Keep what holds after a branch or loop, whichever body executes, and how often."""
+        """Keep what holds after a branch or loop for every path and trip count."""
         if not isinstance(s, If):
             self.changed(s)
         ends, before = [], self.known

@@ -90,7 +90,7 @@ class Evaluator:
         return make(*weigh(form.constant, parts))
 
     def unknown(self, variable: Var) -> Scalar:
-        """A variable of which only the type is known."""
+        """A variable known by its type only."""
         if variable.kind is Kind.BOOL:
             return is_true(self.symbols.fresh(variable.name, 0, 1))
         return self.symbols.fresh(variable.name, variable.type.low, variable.type.high - 1)
@@ -241,7 +241,7 @@ class Evaluator:
 
 
 def _unwrapped_difference(a: Value, b: Value) -> Value | None:
-    """A - b over the integers, for forms that do not wrap; None where its factors wrap."""
+    """A - b over the integers, for forms that do not wrap; None if its factors wrap."""
     factors, constant = weigh(0, ((a, 1), (b, -1)))
     return unwrapped(factors, constant) if any(factors.values()) else constant
 

@@ -274,7 +274,7 @@ class BackwardWalk:
         return outside
 
     def open_at(self, access: SymbolicAccess, case: Case) -> list[tuple[Value | Condition, bool]] | None:
-        """What is undecided when an access may touch the element; None if it cannot."""
+        """The undecided parts of whether an access touches the element; None if it cannot."""
         instance = self.instance(case, access.loops)
         found: list[tuple[Value | Condition, bool]] = []
         for place, (start, stop) in zip(case.point, access.box or (), strict=False):
@@ -323,7 +323,7 @@ class BackwardWalk:
         return joined([dataclasses.replace(c, kept=c.kept[:-1]) for c in left])
 
     def any_of(self, loop: SymbolicLoop, case: Case) -> None:
-        """What the iterations of a loop may touch, regardless of what they overwrite."""
+        """All accesses of a loop's iterations that may touch the region, regardless of overwrites."""
         own = len(loop.around)
         for access in loop.accesses[self.sink.buffer]:
             seen = not (access.write and case.read_since) and self.relevant(access, case)

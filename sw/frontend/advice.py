@@ -153,7 +153,7 @@ def _inputs(importer: Importer, names: Sequence[str]) -> Iterator[str]:
 
 
 def _blocking(importer: Importer, r: Refusal, refusals: Sequence[Refusal]) -> str:
-    """The place of the operator that is the cause of a refusal, where no quantisation makes it run."""
+    """The place of the operator that causes a refusal and that no quantisation can fix."""
     others = {x.place for x in refusals if not x.follows and not re.search(_REAL, x.reason)}
     made = _in_float32(importer, r.inputs) if r.follows and importer.model.form == "qdq" else ()
     return next((node.place for node in made if node.place in others), "")

@@ -81,7 +81,7 @@ def names(graph: Any) -> set[str]:
 
 
 def outer_names(node: OnnxNode) -> set[str]:
-    """What nested graphs of a node read from enclosing graphs."""
+    """The tensors that nested graphs of a node read from enclosing graphs."""
     values = node.attributes.values()
     graphs = [g for v in values for g in (v if isinstance(v, Sequence) else [v]) if hasattr(g, "node")]
     return set[str]().union(*map(_outer, graphs))
@@ -126,7 +126,7 @@ def in_order(proto: Any) -> Any:
 
 
 def _reads(node: Any) -> set[str]:
-    """What a node reads, including its nested graphs."""
+    """The tensors that a node and its nested graphs read."""
     return set(node.input).union(*map(_outer, _graphs(node)))
 
 

@@ -265,7 +265,7 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
 def _times_function(to: Lowering, value: Real) -> Expression | None:
     """A value times, or divided by, a function of one 8-bit value: the exact product with its float32.
 
-    Scales are limited to where every nonzero value exceeds the grid's type.
+    Scales are limited so that every nonzero value just exceeds the grid's type.
     """
     pairs = (value.inputs, value.inputs[::-1]) if value.op == "Mul" else (value.inputs,)
     for x, y in pairs:

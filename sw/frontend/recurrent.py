@@ -41,7 +41,7 @@ MOST_STEPS = 256
 
 
 class Known(enum.Enum):
-    """What is known of a state for any weights."""
+    """A bound on a state that holds for any weights."""
 
     NOTHING = "nothing"
     #: It lies in [-1, 1].
@@ -66,7 +66,7 @@ def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: di
 class Layer:
     """The nodes of a layer, whose X has `shape` and whose state has `hidden` elements.
 
-    `ends` holds the states after certain nodes, where a step ends, with what is known of each.
+    `ends` holds the states after the nodes that end a step, with the bound of each.
     """
 
     node: OnnxNode
@@ -191,12 +191,12 @@ class _Direction:
         return self
 
     def _weights(self, index: int) -> str:
-        """The part of an input for this direction; empty where it is missing."""
+        """The part of an input for this direction; empty if it is missing."""
         name = self.layer.node.optional(index)
         return self.layer.taken(name, 0, self.number) if name else ""
 
     def _initial(self, index: int) -> str:
-        """The state before the first step; empty where it is zero."""
+        """The state before the first step; empty if it is zero."""
         name = self.layer.node.optional(index)
         held = self.layer.constants.get(name)
         if not name or (held is not None and not held.any()):
@@ -338,7 +338,7 @@ class _Direction:
         return [layer.add("Add", new, layer.add("Mul", z, layer.add("Sub", h, new)))]
 
     def _known(self) -> list[Known]:
-        """What is known of every state."""
+        """The bound of every state."""
         weight, new, *last = ((n in _WEIGHTS, n in _WITHIN_ONE) for n, _ in (*self.functions, ("", {})))
         if self.op == "RNN":
             return [Known.ONE if weight[1] else Known.NOTHING]

@@ -1,4 +1,4 @@
-"""Refusals: which nodes the machine does not execute, why, and what would change that."""
+"""Refusals: the nodes that the machine does not execute, with reasons and advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Refusal:
 
     `follows`: another refusal may be the cause, because this node reads its real numbers from the host, or
     only decides what the other needs. `lost`: the host cannot execute it either. `inputs` are the tensors
-    that it reads. `advice` lists what would change it, best first, besides `--allow-host`
+    that it reads. `advice` lists remedies, best first, besides `--allow-host`
     (`sw.frontend.advice`).
     """
 
@@ -36,12 +36,12 @@ class Refusal:
 
     @property
     def remedy(self) -> str:
-        """What would change it, all options."""
+        """All advice, as text."""
         return self._remedy(self.advice)
 
     @property
     def best(self) -> str:
-        """What would change it, the best option."""
+        """The best advice, as text."""
         return self._remedy(self.advice[:1])
 
     def _remedy(self, advice: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ _OPSET = 11
 
 @dataclass(frozen=True)
 class _Weights:
-    """Whole numbers, scales and zero points: one of each, or as many as there are along `axis`."""
+    """Integers with their scales and zero points, each a single number or one per position along `axis`."""
 
     numbers: np.ndarray
     scale: np.ndarray

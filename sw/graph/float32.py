@@ -183,7 +183,7 @@ def steps(x: Expression, y: Parts) -> Expression:
 
 
 def _power(x: Expression, doubled: int) -> tuple[Expression, Expression, Expression]:
-    """The exponential of -|x| (or -2|x|) as 30 fractional bits and a right shift; and the inverse of 1 plus it."""
+    """Computes exp(-|x|) or exp(-2|x|): 30 fractional bits, a right shift, and the inverse of 1 plus it."""
     magnitude = apply("min", apply("and", x, MAGNITUDE), number(_FAR / (1 + doubled)))
     found = parts(magnitude)
     # Power of 2 with 24 fractional bits: the integer part is a shift, 8 bits a table look-up, 16 a

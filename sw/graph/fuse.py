@@ -32,7 +32,7 @@ MOST_TABLES = 2
 
 
 def fused(network: Network) -> Network:
-    """The network with elementwise operators fused into producers if nothing else reads what is between."""
+    """The network with elementwise operators fused into producers whose result nothing else reads."""
     operators: list[Operator | None] = [*_renamed(list(network.operators), network)]
     uses = _Uses(operators)
     for place, operator in enumerate(operators):

@@ -145,7 +145,7 @@ class Epilogue:
 class MatrixProduct(Operator):
     """C[..., m, n] = epilogue(sum over k of (A[..., m, k] - zero_a) (B[..., k, n] - zero_b)).
 
-    A and B have the batch axes of the output, repeated with a stride of 0 where they broadcast. Elements of A
+    A and B have the batch axes of the output; broadcast axes have a stride of 0. Elements of A
     and B are int8 or uint8. Without epilogue the output is int32.
     """
 

@@ -49,7 +49,7 @@ class ElementwiseKernel:
 
     @property
     def per_iteration(self) -> int:
-        """Elements that an iteration makes."""
+        """Elements that an iteration computes."""
         return self.unrolling.copies
 
     @property

@@ -55,7 +55,7 @@ def _cycles(one: Pass, found: Configured, steps: int) -> int:
 
 
 def _waits(found: Configured) -> int:
-    """Cycles per iteration in which loads of the scratchpad wait for a load of words by all lanes.
+    """Stall cycles per iteration, in which scratchpad loads wait for a load of words by all lanes.
 
     Such a load takes all banks if these are as many words as there are lanes; with more banks, this is an
     overestimate.

@@ -50,7 +50,7 @@ WORTH = 0.9
 def _convolved(
     importer: Importer, node: OnnxNode, x: Bytes, w: Bytes, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
-    """The convolution of images with weights, int32, and the greatest magnitude of a sum without wrapping."""
+    """The convolution of images with weights, int32, and the largest magnitude of a sum without wrapping."""
     if len(w.shape) != len(x.shape):
         raise node.error(f"weights must have {len(x.shape)} axes like the images, not {len(w.shape)}")
     found, _ = axes(node, x, w.shape[2:])

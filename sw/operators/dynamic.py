@@ -102,12 +102,12 @@ def behind(importer: Importer, node: OnnxNode) -> bool:
 
 
 def _scaled(importer: Importer, view: View) -> bool:
-    """Whether float32 is what the host scales after the machine, or what the machine computes."""
+    """Whether a float32 value is scaled by the host after the machine, or computed by the machine."""
     return view.tensor in importer.edges or made_here(importer, view)
 
 
 def at_edge(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
-    """An operator on scales found at run time, or on sums times such scales; None for others."""
+    """An operator on scales computed at run time, or on sums times such scales; None for others."""
     stored = [v for v in values if isinstance(v, Stored)]
     if not stored or any(v.element != "float32" or not _scaled(importer, v.view) for v in stored):
         return None

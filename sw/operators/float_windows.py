@@ -1,7 +1,7 @@
 """Max and average pooling of float32 on the machine, if the result is quantised at run time.
 
 Windows are reduced along rows first, then along columns, each with one operator on strided views. Averages
-use sums in fixed point, whose unit depends on the greatest magnitude of the tensor.
+use sums in fixed point, whose unit depends on the largest magnitude of the tensor.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
 
 
 def _fixed(bits: int) -> Expression:
-    """A number in integer units; 2^(30 - bits) units exceed the greatest magnitude, operand 1."""
+    """A number in integer units; 2^(30 - bits) units exceed the largest magnitude, operand 1."""
     x = float32.parts(Argument(0))
     top = apply("max", apply("shr", Argument(1), 23), _EXPONENT)
     shift = apply("min", apply("add", apply("sub", top, x.exponent), bits), 63)

@@ -80,7 +80,7 @@ class LoweredOperator(Protocol):
 
 @dataclass(frozen=True)
 class LoweringContext:
-    """What tiles depend on: machine, allocations, and bytes of scratchpad for this operator.
+    """The context of tiling: machine, allocations, and bytes of scratchpad for this operator.
 
     `allowed` are the tiles that products may use.
     """

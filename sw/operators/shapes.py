@@ -176,7 +176,7 @@ _SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
 
 @imports(*_MOVING, *_SCATTERING)
 def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
-    """The elements that these operators select, and where they give 0, according to onnxruntime."""
+    """The elements that these operators select, and those they fill with 0, according to onnxruntime."""
     from onnx import defs
 
     names = [x.name for x in defs.get_schema(node.op).inputs]

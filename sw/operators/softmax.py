@@ -214,7 +214,7 @@ def _outside(table: tuple[int, ...]) -> str:
 
 @functools.cache
 def maxima() -> GridKernel:
-    """The maximum of every row. It compares whole words: the bytes below the highest decide nothing."""
+    """The maximum of every row. It compares whole words, since lower bytes cannot change the result."""
     lines, found = [], []
     for k in range(_WORDS):
         lines.append(f"p{k} = a{k}[x] ^ flip")

@@ -146,7 +146,7 @@ def _conv_transpose(importer: Importer, node: OnnxNode) -> Value:
 def transposed(
     importer: Importer, node: OnnxNode, x: Dequantised, w: np.ndarray, zero_w: int, groups: int
 ) -> tuple[View, int]:
-    """Sums of products, int32, and their greatest possible magnitude."""
+    """Sums of products, int32, and their largest possible magnitude."""
     axes = stretches(node, x.shape, w.shape[2:])
     image, zero_x = images(importer, node, x.view), int(x.zero.item())
     if len(axes) == 1:

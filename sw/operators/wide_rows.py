@@ -38,7 +38,7 @@ def _greatest(element: str) -> str:
 
 @functools.cache
 def maxima(element: str, lanes: int, block: int) -> GridKernel:
-    """The greatest element of every row."""
+    """The largest element of every row."""
     inputs = _bytes("a", "scratch", element, lanes, block)
     found = balanced([f"load_lanes({s.name}, x)" for s in inputs], "max({}, {})")
     least, more = (-128, " + 128") if element == "int8" else (0, "")

@@ -24,7 +24,7 @@ from sw.operators.host import host_operator, run
 
 @dataclass(frozen=True)
 class Zeros:
-    """Zero points of an operand: one that is subtracted from all, and what each row or column adds to it.
+    """Zero points of an operand: one subtracted from all elements, and the difference of each row or column.
 
     `more` broadcasts to the result; None if all zero points are equal.
     """

@@ -51,7 +51,7 @@ LOGGED = 1 << 20
 def follow(
     program: Program, config: MachineConfig, places: Mapping[str, Place], spaces: dict[str, str]
 ) -> dict[str, Seen]:
-    """By label, what all executions of each instruction have in common.
+    """Runs the program; returns, by label, what all executions of each instruction have in common.
 
     Raises `IRError` for regions that one operation cannot move, and for run-time failures.
     """
@@ -119,7 +119,7 @@ def _regions_of(
 
 
 def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Region]:
-    """What a generic instruction reads or writes (`kind`), which must be in the scratchpad."""
+    """The regions that a generic instruction reads or writes (`kind`), which must be in the scratchpad."""
     made = []
     for access in s.reads if kind == "read" else s.writes:
         if not isinstance(access, Region):

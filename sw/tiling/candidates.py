@@ -21,7 +21,7 @@ _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 
 def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterator[Blocking]:
-    """Blockings worth estimating: evenly divided, with whole blocks and whole beats where possible.
+    """Blockings worth estimating: evenly divided, with whole blocks and whole beats if possible.
 
     With `single`, those whose partitions fill the accumulator; otherwise the others.
     """

@@ -215,7 +215,7 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
 
 
 def _tiles(resident: Resident, lanes: int, steps: int) -> int:
-    """Number of different loads of an operand in one product, for so many tiles and steps of K."""
+    """Number of different loads of an operand in one product, for these numbers of tiles and steps of K."""
     return (1 if resident is Resident.WHOLE else lanes) * (steps if resident is Resident.TILE else 1)
 
 

@@ -53,7 +53,7 @@ def share_channels(
     """Channels for syncs that together meet all demands; raises `InputError` if tokens find no room.
 
     Syncs that share a channel may order less than each does alone; syncs of `every` that are missing then
-    return. If more than `most` pairs of warps would need channels, some syncs go through a third warp where
+        return. If more than `most` pairs of warps would need channels, some syncs go through a third warp if
     possible. With `prune`, needless waits and signals are removed from channels of warp pairs.
     """
     if channels is Channels.UNIQUE:

@@ -100,7 +100,7 @@ def _best(world: World, demand: Demand, syncs: Sequence[Sync], release_early: bo
 
 
 def _depth(program: Program, sync: Sync) -> int:
-    """How deep in loops the two sides of a sync are, if the loops have known bounds; otherwise 0.
+    """Loop depth of the two sides of a sync if the loops have known bounds; otherwise 0.
 
     The checker can follow the predicates of such loops for all parameter values.
     """

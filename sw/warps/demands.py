@@ -134,7 +134,7 @@ class _Finder:
                     continue
                 if isinstance(a, Region) and isinstance(b, Region) and a.buffer != b.buffer:
                     continue
-                # What is at an unknown address may be anywhere, but only where there is anything.
+                # An access at an unknown address may touch any element, but nothing outside the buffers.
                 ends = [
                     (start[:, some], stop[:, some])
                     for s, region, some, way in ((first, a, sources, moved), (second, b, sinks, ()))

@@ -123,7 +123,7 @@ class _Knowledge:
     def _changes(
         self, pair: Pair, before: Told, after: Told
     ) -> list[tuple[_Sinks, Array, dict[int, Array]]] | None:
-        """What changes, by sink; None if a demand is no longer met."""
+        """The changes by sink; None if a demand is no longer met."""
         found = []
         source, sink = pair
         change = np.flatnonzero(after[1][after[0].searchsorted(before[0], side="right")] != before[1][1:])

@@ -224,7 +224,7 @@ class _Follower:
         return HEAD * self.reach + self.period[path]
 
     def sample(self, program: Program, values: Mapping[str, int]) -> Sample:
-        """What was followed, on one timeline."""
+        """The followed visits on one timeline."""
         layout = _Layout(self.most)
         end = layout.block(program.body, (), ())
         gaps = {gap: layout.placed(gap, 0, parts) for gap, parts in self.gaps.items()}

@@ -1,4 +1,4 @@
-"""Tokens between warps: which wait takes which signal, and what that orders.
+"""Tokens between warps: which wait takes which signal, and the order that this enforces.
 
 The n-th wait of a channel takes the n-th token. `lead` tokens are in the channel at the start, so wait n
 takes the token of signal n - lead. Everything that the signalling warp does before that signal then happens
@@ -78,7 +78,7 @@ class Leg(Demand):
 
 
 def onwards(wait: SyncSite) -> tuple[SyncSite, SyncSite]:
-    """The sites at which a third warp passes on what it waited for, and at which that is awaited."""
+    """The sites at which a third warp passes on a token, and at which that token is awaited."""
     return dataclasses.replace(wait, order=Order.PASS), dataclasses.replace(wait, order=Order.PASSED)
 
 
@@ -351,7 +351,7 @@ def by_pair(syncs: Iterable[Sync]) -> dict[Pair, list[Sync]]:
 
 
 def channels_of(world: World, syncs: Iterable[Sync]) -> dict[Pair, Told]:
-    """What each warp learns from other warps through syncs."""
+    """The waits and tokens of each pair of warps, from syncs."""
     return {pair: world.told(tuple(own)) for pair, own in by_pair(syncs).items()}
 
 

@@ -116,7 +116,7 @@ class _Unroller:
     instances: dict[str, Instance] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Returns a unique name."""
         name, n = stem, 0
         while name in self.names:
             name, n = f"{stem}_{n}", n + 1

@@ -154,7 +154,7 @@ def _made(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
 
 
 def _written(value: Real) -> Real:
-    """A value written with smaller operators, where a function is not smooth."""
+    """A function that is not smooth, rewritten with simpler operators; any other value unchanged."""
 
     def number(name: str, default: float) -> Constant:
         return Constant(np.asarray(float(value.attributes.get(name, default)), np.float32))

@@ -1,4 +1,4 @@
-"""Where fixed point starts and ends: for nodes that are otherwise refused, within an error limit."""
+"""The limits of fixed point: used for nodes that are otherwise refused, if the error stays small."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _CHOOSING = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 
 def extended(handler: Handler) -> Handler:
-    """A handler that uses fixed point for what it would refuse, and checks the error of the result."""
+    """Extends a handler: fixed point for nodes it would refuse, and a check of the result's error."""
 
     def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
         try:
@@ -74,7 +74,7 @@ def extended(handler: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _all_or_nothing(importer: Importer) -> Iterator[None]:
-    """Undo what was appended if the block fails."""
+    """Undo all additions if the block fails."""
     held: tuple[dict[Any, Any], ...] = (importer.points, importer.accuracy)
     operators, counts = len(importer.operators), [len(known) for known in held]
     try:
@@ -162,7 +162,7 @@ def _known(importer: Importer, value: Value) -> Bound | None:
 
 
 def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) -> None:
-    """Check that the error of what QuantizeLinear rounds is small compared with its step."""
+    """Check that the error before a QuantizeLinear is small compared with its step."""
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:

@@ -34,7 +34,7 @@ BYTE = 8
 class Bytes:
     """A real operand as a sum of 8-bit values; `cut` is the most by which an element differs from the sum.
 
-    For constants, `total` is the greatest sum of magnitudes over the summed axes, and `off` that of the
+    For constants, `total` is the largest sum of magnitudes over the summed axes, and `off` that of the
     differences.
     """
 

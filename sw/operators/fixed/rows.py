@@ -180,7 +180,7 @@ def _normalised(
     """Rows divided by the root of the mean of their squares plus epsilon.
 
     Elements are off by at most `each`; the root of the mean of the squared errors is at most `root_error`.
-    They are scaled by a power of two so that the greatest element of a row has 30 bits: c = x * 2^k. With v
+    They are scaled by a power of two so that the largest element of a row has 30 bits: c = x * 2^k. With v
     the mean of c^2, and e epsilon in the same unit, results are c / sqrt(v + e).
     """
     count, bits = math.prod(x.shape[a] for a in axes), bits_of(x)

@@ -49,7 +49,7 @@ class Table:
 def interpolated(function: Function, low: float, high: float, bits: int) -> Table:
     """A function of numbers with `bits` fractional bits from `low` to `high`.
 
-    Near an end of the range where the function is almost linear, a line replaces it. Raises `InputError` if
+    If the function is almost linear near an end of the range, a line replaces it. Raises `InputError` if
     the function is not a number somewhere.
     """
     first, last = math.floor(low * 2.0**bits), math.ceil(high * 2.0**bits)

@@ -93,7 +93,7 @@ def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Deq
 
 
 def _origin(importer: Importer, d: Dequantised) -> tuple[Dequantised, list[int]] | None:
-    """The value from which the mean was subtracted, and over which axes, in the order in which it is seen."""
+    """The value from which the mean was subtracted, and the mean's axes as seen by this view."""
     x, chosen = importer.centred.get(d.view.tensor, (None, ()))
     if x is None or len(d.shape) != len(x.shape):
         return None

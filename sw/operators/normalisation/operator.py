@@ -89,7 +89,7 @@ class Normalisation(RowOperator):
         return np.clip(rounded, *LIMITS[self.result]).astype(self.result)
 
     def row_factors(self, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
-        """The factors n / sqrt(v + e) and -s / sqrt(v + e) of rows, with `fraction` fractional bits; 0 if v is 0."""
+        """Factors n / sqrt(v + e) and -s / sqrt(v + e), with `fraction` fractional bits; 0 if v is 0."""
         variance, exponent = _variance(self.columns, total, squares)
         root, shift = self._inverse_root(variance, exponent)
         # This shift gives 0.

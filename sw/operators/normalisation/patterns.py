@@ -19,7 +19,7 @@ Match = tuple[dict[str, str], list[OnnxNode]]
 
 
 def _patterns() -> Iterator[tuple[str, Pattern]]:
-    """The ways in which normalisations are written, largest patterns first."""
+    """The patterns of normalisations, largest first."""
     kinds: tuple[tuple[str, str | Pattern], ...] = (
         ("LayerNormalization", ("Sub", "x", ("ReduceMean", "x"))),
         ("RMSNormalization", "x"),
