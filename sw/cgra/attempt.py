@@ -129,7 +129,7 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
             steps = int(spots.step[v] - spots.step[u] + problem.arrays.wait[e])
             way = f"PE {fabric.at(int(spots.pe[u]))} to PE {fabric.at(int(spots.pe[v]))}"
             named.append(
-                f"a value finds no way in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
+                f"no route arrives in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
             )
         left += max(lacks, 0) or int(edge.routed and not found.length[e])
     names = [f"link {fabric.at(link.source)} to {fabric.at(link.target)}" for link in fabric.links]

@@ -141,7 +141,7 @@ def check_binding(
             found, count = _concluded(order(streams, channels(used)), made, event, limits.depth)
         except SharedError as error:
             bad = replace(bad, method="explored")
-            shared = f"{error}, so tokens do not tell who gave them, and there are "
+            shared = f"{error}, so it is unknown which warp gave a token, and there are "
             found, count = _explored(streams, made, event, limits.depth)
     except TooLargeError as error:
         return replace(bad, reason=f"cannot be shown: {shared}{error}")

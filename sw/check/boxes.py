@@ -74,7 +74,7 @@ class DecisionRun:
         """Count one more step."""
         self.steps -= 1
         if self.steps < 0:
-            raise TooLargeError("too many steps to find the values for which all is the same")
+            raise TooLargeError("too many steps to find values that behave alike")
 
     def program(self, program: Program) -> None:
         """Run the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""

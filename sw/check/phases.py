@@ -91,7 +91,7 @@ class Structure:
         for sums in change:
             for c, total in sums.items():
                 if total:
-                    raise UnlikeError(f"channel {c} gets more tokens in a loop than are taken, or fewer")
+                    raise UnlikeError(f"channel {c} gets more or fewer tokens in a loop than are taken")
 
     def without_operations(self, warp: int, loops: Iterable[LoopRun]) -> list[LoopRun]:
         """The loops of a warp without operations; the others get the phases of their instances."""

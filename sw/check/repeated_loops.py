@@ -188,7 +188,7 @@ class PeriodicStream(Runtime):
         """Run the warp."""
         rows, _ = follow(self, self.around.parameters)
         if self.around.inside:
-            raise UnlikeError("a halt stands in a repeated loop")
+            raise UnlikeError("a halt is inside a repeated loop")
         _see_known(a for row in rows for a in row)
 
     def run(self, values: Mapping[str, int], names: Collection[str]) -> tuple[Stream, list[LoopRun]]:

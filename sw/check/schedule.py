@@ -94,17 +94,17 @@ class Narrator:
         """
         if found.kind == "deadlock":
             stops = list(self.standstill(dict.fromkeys(self.streams, 0) | dict(found.turns), givers=givers))
-            return f"the warps come to a stop: {'; '.join(stops)}", [*self.lines(found.turns), *stops]
+            return f"the warps deadlock: {'; '.join(stops)}", [*self.lines(found.turns), *stops]
         warp, event = found.turns[-1][0], found.turns[-1][1] - 1
         if found.kind == "overflow":
             site = self.streams[warp].site(event)
-            full = f"signals channel {site.channel} (line {site.line}), which holds {depth} tokens already"
+            full = f"signals channel {site.channel} (line {site.line}), which already holds {depth} tokens"
             said = f"warp {warp}: {full}"
             reason = f"channel {site.channel} can overflow: {said}"
         elif found.kind == "conflict":
             assert found.other is not None
             said = self.conflict(found.other, (warp, event))
-            reason = f"{said}: nothing says which is first"
+            reason = f"{said}: their order is undefined"
         else:
             assert found.other is not None
             name, line = self.name(warp, event), self.line(warp, event)

@@ -147,7 +147,7 @@ def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[N
     try:
         left = runtime.code.symbolic(values, runtime.steps, runtime.events, rows, runtime)
     except EndlessError:
-        raise TooLargeError("too many steps to find the values for which all is the same") from None
+        raise TooLargeError("too many steps to find values that behave alike") from None
     sites = [runtime.code.sites[n] for n in runtime.events]
     for site, row in zip([s for s in sites if s.kind == OP], rows, strict=True):
         if row:

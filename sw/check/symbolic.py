@@ -61,7 +61,7 @@ class Symbolic:
         try:
             first = run_box(program, warps, fixed_box | ends, period)
             if {loop.name for loop in first.loops} != set(names):
-                raise UnlikeError(f"no loop runs as often as one of {', '.join(names)} says")
+                raise UnlikeError(f"not every one of {', '.join(names)} is in a trip count")
             full = {n: max(ends[n][0], 1 - min(first.offsets[n])) for n in types}
             least = {n: max(low[n], min(0, -max(first.offsets[n]))) for n in types}
             found = {}
@@ -74,7 +74,7 @@ class Symbolic:
                     box[n] = (v, high[n] - 1) if v == full[n] else (low[n] if v == least[n] else v, v)
                 made = found[values] = run_box(program, warps, box, period)
                 if any(box[n][0] + min(offsets) < 1 for n, offsets in made.offsets.items()):
-                    raise UnlikeError("a loop runs at times only")
+                    raise UnlikeError("a loop runs only for some values")
         except PeriodError as error:
             return Symbolic.of(program, warps, names, fixed, depth, error.period)
         return Symbolic(period, depth, fixed, least, full, high, found)

@@ -83,7 +83,7 @@ class Explanation:
         for read in self.reads:
             lines.append(f"  reads {read.region}")
             if not read.sources:
-                lines.append("    nothing reaches it: it is empty, or never happens")
+                lines.append("    nothing reaches it: it is empty, or never executes")
             for s in read.sources:
                 far = f", distance {_list(s.distance)}" if s.distance else ""
                 lines.append(f"    {s.label} for {_boxes(s.buffer, s.areas)}{far}")

@@ -226,7 +226,7 @@ class Body:
         if name in self.names:
             return self.names[name]
         if name in self.unset:
-            raise self.error(node, f"{name!r}, {self.unset[name]}", "a value on every way here")
+            raise self.error(node, f"{name!r}, {self.unset[name]}", "a value on every path to here")
         if name in self._reading:
             raise self.error(node, f"{name!r}, set to itself", "a number")
         if name in self.text.names:
@@ -369,7 +369,7 @@ class Body:
         lanes, operation = self.build.lanes, OPERATIONS[name]
         if lanes == 1:
             expected = f"{LANES} = {', '.join(map(str, SEVERAL))}, set outside of the kernel"
-            raise self.error(node, f"a call of {name!r} where no number of lanes is set", expected)
+            raise self.error(node, f"a call of {name!r} without a number of lanes", expected)
         accesses = operation.unit is Unit.MEMORY
         wanted = operation.operands + accesses
         if len(args) != wanted:

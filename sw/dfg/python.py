@@ -69,7 +69,7 @@ class _Function:
                         f"{output.name!r} outside of the loop that sets it, where it differs between lanes"
                     )
                     raise self.where.error(
-                        self.function, found, "what is made of all lanes, like sum_lanes(v)"
+                        self.function, found, "a value computed from all lanes, like sum_lanes(v)"
                     )
         return Kernel(
             self.function.name,

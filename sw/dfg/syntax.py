@@ -62,7 +62,7 @@ class KernelText(SourceText):
             return 1
         lanes = whole(given)
         if lanes not in SEVERAL:
-            raise self.unexpected(given, f"{', '.join(map(str, SEVERAL))}: so many lanes a fabric may have")
+            raise self.unexpected(given, f"{', '.join(map(str, SEVERAL))}: the numbers of lanes of a fabric")
         return lanes
 
 

@@ -109,8 +109,8 @@ def unroll_with_rest(graph: Graph, times: int) -> tuple[Graph, Graph]:
     """
     if carries_lanes(graph):
         raise InputError(
-            f"graph {graph.name!r}: iterations that hand on values that differ between lanes must be a "
-            f"multiple of {times}, as no scalar holds such a value"
+            f"graph {graph.name!r}: the number of iterations must be a multiple of {times}, because "
+            "iterations carry values that differ between lanes, which no scalar can hold"
         )
     states: list[Output] = []
 

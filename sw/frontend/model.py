@@ -148,8 +148,8 @@ def valid(proto: Any, place: str) -> Any:
     for tensor in tensors(proto.graph):
         if tensor.data_location == tensor.EXTERNAL:
             raise InputError(
-                f"{place}: constant {tensor.name!r} is in another file, which is only found from the path of "
-                "the model: give that, or what onnx.load made of it"
+                f"{place}: constant {tensor.name!r} is in another file, which can only be found from the "
+                "path of the model: give the path, or the result of onnx.load"
             )
     proto = in_order(proto)
     try:

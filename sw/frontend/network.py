@@ -141,7 +141,7 @@ def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[V
     """The host's results for a refused node; none if it cannot execute it."""
     if around := outer_names(node):
         # What nested graphs read is not among the node's inputs.
-        read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the one around it"
+        read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the enclosing graph"
         importer.refuse(node, f"{reason}{read}", lost=True)
         importer.lost.update(node.outputs)
         return []

@@ -39,7 +39,7 @@ def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation
     match value:
         case Structured():
             if not grid.uniform:
-                raise node.error("one scale and zero point are needed behind this operator")
+                raise node.error("one scale and zero point are needed after this operator")
             return value.make(name, grid)
         case Stored():
             raise node.error(f"real numbers are needed, not {value.element}")

@@ -31,9 +31,9 @@ def told(found: Mapping[str, Accuracy]) -> list[str]:
     bits = [a.bits for a in found.values() if a.bits is not None]
     if not bits:
         return []
-    text = f"{len(bits)} tensors in fixed point, {min(bits)} to {max(bits)} bits behind the point"
+    text = f"{len(bits)} tensors in fixed point, {min(bits)} to {max(bits)} fractional bits"
     ends = [(a.error / a.step, name) for name, a in found.items() if a.step]
     if ends:
         worst, name = max(ends)
-        text += f"; what QuantizeLinear rounds is off by at most {worst:.2g} of a step ({name})"
+        text += f"; the error before QuantizeLinear is at most {worst:.2g} of a step ({name})"
     return [text]

@@ -30,7 +30,7 @@ def problems(program: Program) -> list[IRError]:
     for s in launches:
         for does, accesses, what, word in (
             (_keeps(s), s.reads, "keep the configuration", "read"),
-            (_brings(s), s.writes, "bring a configuration, which another one may keep,", "write"),
+            (_brings(s), s.writes, "bring a configuration that another one may keep,", "write"),
         ):
             if does and not holds(accesses):
                 expected = f"{word}= of a buffer in space {GRID}"

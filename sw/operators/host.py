@@ -107,7 +107,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
             return
         case Stored(view, element):
-            reason = f"the machine does not move elements of {element} so"
+            reason = f"the machine cannot move elements of {element}"
         case Constant(array):
             reason = _needs_host(importer, name, node)
             view, element = importer.constant(array, f"{name}.constant"), str(array.dtype)

@@ -97,7 +97,7 @@ def joined(
 
     def make(name: str, grid: Quantisation) -> View:
         if not grid.uniform:
-            raise grid.node.error(f"one scale and zero point are needed behind {node.place}")
+            raise grid.node.error(f"one scale and zero point are needed after {node.place}")
         views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(values)]
         number = int(Lowering(importer, places.shape, grid).on_grid(np.asarray(fill)).item())
         return assembled(importer, node, views, places, grid.element, name, number)

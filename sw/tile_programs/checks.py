@@ -188,7 +188,7 @@ class _Execution:
             raise self.wrong(piece, f"the region {piece}", f"one inside of {piece.region.buffer}[{whole}]")
         if self.name in _SPACES and any(size != 1 for size in piece.size[:-2]):
             found = f"the region {piece.text}, {' x '.join(map(str, piece.size))},"
-            raise self.wrong(piece, found, "one row or one matrix: an operation moves rows that lie evenly")
+            raise self.wrong(piece, found, "one row or one matrix: an operation moves evenly spaced rows")
 
     def check_start(self, operand: str, piece: Piece) -> None:
         """Check that a region starts at the first lane, and a stored one at a word of the port."""

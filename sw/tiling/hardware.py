@@ -128,7 +128,7 @@ def _reason(extent: Extent, t: Blocking, e: Estimate, loaded: tuple[int, int], b
         if round(cycles) > 0
     ]
     return (
-        f"{why} {order} By array and loads alone {BOUNDS[bound]} bounds it; of the {e.cycles:,.0f} cycles "
-        f"predicted on this machine {e.ideal:,.0f} multiply at the peak"
+        f"{why} {order} Counting array and loads only, the bottleneck is {BOUNDS[bound]}. Of the "
+        f"{e.cycles:,.0f} cycles predicted on this machine, {e.ideal:,.0f} multiply at the peak"
         + (f", lost are {', '.join(lost)}." if lost else ".")
     )

@@ -258,7 +258,7 @@ def _planned(
         cycles=chosen.cycles,
         bytes_a=chosen.bytes_a,
         bytes_b=chosen.bytes_b,
-        reason=f"{reason} What takes longest is {BOUNDS[chosen.bound]}: {chosen.cycles:,.0f} cycles, "
+        reason=f"{reason} The bottleneck is {BOUNDS[chosen.bound]}: {chosen.cycles:,.0f} cycles, "
         f"{100 * chosen.utilization:.1f} % of the array's peak.",
     )
 

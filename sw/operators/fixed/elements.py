@@ -31,8 +31,8 @@ CHOICES = ("Max", "Min", "Relu", "Where")
 #: Operators that fixed point computes directly, without tables.
 _PLAIN = (*CHOICES, "Add", "Sum", "Sub", "Neg", "Mul")
 _NO_RANGE = (
-    "fixed point needs a range, and the range or the error of its result has no limit; QuantizeLinear and "
-    "DequantizeLinear before it give one"
+    "fixed point needs a range, and the range or the error of its result is not bounded; QuantizeLinear and "
+    "DequantizeLinear before it bound both"
 )
 _GREATEST = float(np.finfo(np.float32).max)
 #: Most operands of one addition.

@@ -175,8 +175,8 @@ def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, wh
     importer.imprecise = True
     share, most = known.error / unit if unit else math.inf, STEP if "step" in what else RANGE
     return node.error(
-        f"fixed point before it may be off by {known.error:.3g}, {share:.2g} of {what}, {most:.2g} at most; "
-        f"QuantizeLinear and DequantizeLinear nearer to it are needed"
+        f"fixed point before it may be off by {known.error:.3g}, {share:.2g} of {what}; at most {most:.2g} "
+        f"is allowed; QuantizeLinear and DequantizeLinear nearer to it are needed"
     )
 
 

@@ -97,7 +97,7 @@ def _limited(importer: Importer, part: OnnxNode, value: FixedPoint, reach: float
 def _too_great(importer: Importer, node: OnnxNode, value: FixedPoint, error: float, steps: int) -> InputError:
     importer.imprecise = True
     return node.error(
-        f"the error of fixed point of a state may be {error:.3g} with each of {steps} steps, which add up to "
+        f"the fixed-point error of a state may grow by {error:.3g} in each of {steps} steps, together by "
         f"more than {RANGE:g} of its range ({value.high - value.low:.4g}); fewer steps are needed"
     )
 
