@@ -16,7 +16,7 @@ from sw.ir.walk import Body, assigned, statements, used_names, uses
 
 #: More registers than any program needs.
 UNLIMITED = 1 << 16
-#: Statements that are optimised together.
+#: Approximate number of statements that are optimised together.
 SECTION = 24
 
 
@@ -55,10 +55,10 @@ def optimise(
 
 
 def sections(body: Body) -> list[Body]:
-    """The statements in sections of about `SECTION`, with no scalar of one in another.
+    """Cuts a body into sections of about `SECTION` statements that share no assigned scalars.
 
-    A search looks at the whole of what it optimises with every choice, and operators of a model share hardly
-    a value: all of a model at once would leave a search a dozen choices.
+    Each choice of a search costs one evaluation of the whole section, and operators of a model share hardly
+    any values. On a whole model, a search could afford only a dozen choices.
     """
     crossed: list[range] = []
     for name in assigned(body):
@@ -74,7 +74,7 @@ def sections(body: Body) -> list[Body]:
 
 
 def _section(search: Search, program: Program, strategy: Strategy) -> Program:
-    """The best that a search finds for a section, which is a program by itself."""
+    """The best program that a search finds for a section, which is a program by itself."""
     match strategy:
         case Strategy.NOTHING:
             chosen = search.nothing()

@@ -111,7 +111,7 @@ class Use:
 class Placement:
     """A program prepared for choices: every evaluated expression may be kept in a scalar or not.
 
-    With `uniform`, every distance added to an address may be kept too. New scalars avoid the names in `taken`.
+    With `uniform`, every distance added to an address may be kept too. New scalars avoid names in `taken`.
     """
 
     def __init__(
