@@ -70,7 +70,7 @@ Step = HostOperator | Compiled
 def compile_network(
     network: Network, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> tuple[Step, ...]:
-    """Compile a network into steps: programs of the machine, and host operators between them.
+    """Compiles a network into steps: programs of the machine, and host operators between them.
 
     `after` is called with the result of each stage. `options` are fields of stages: `bandwidth`, `blockings`,
     `memory`, `strategy`, `synchronise`. Raises `OperatorsError` for all operators that the machine cannot
@@ -113,7 +113,7 @@ def executes(network: Network, names: Collection[str], config: MachineConfig) ->
 def compile_tile_program(
     program: Program, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> MachineCode:
-    """Compile a hand-written tile program; `after` and `options` are as in `compile_network`.
+    """Compiles a hand-written tile program; `after` and `options` are as in `compile_network`.
 
     Raises `InputError` if registers, loop depth, channels or instruction memory are exceeded.
     """
@@ -177,7 +177,7 @@ class _Driver:
             return None
 
     def _program(self, group: Group, **options: Any) -> Compiled:
-        """Run all stages for operators that become one program."""
+        """Runs all stages for operators that become one program."""
         self.seconds = {}
         program: TileProgram = self.run(OPERATOR_STAGES, group, **options)
         tiled = program.tiled

@@ -70,7 +70,7 @@ def cool(
     heat: tuple[float, float],
     late: Callable[[], bool],
 ) -> int:
-    """Anneal in slices, so that the time can be checked in between; returns the number of proposals."""
+    """Anneals in slices, so that the time can be checked in between; returns the number of proposals."""
     rng, made, ways = generator(seed), 0, congestion(problem)
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
@@ -92,7 +92,7 @@ def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, 
 def finish(
     problem: Problem, spots: Spots, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> Try:
-    """Route a placement, and repair it if routing fails."""
+    """Routes a placement, and repairs it if routing fails."""
     large = max(1, problem.size // LARGE)
     lacking = short(problem, spots)
     found, work = routes(problem), scratch(problem)

@@ -68,7 +68,7 @@ def congestion(problem: Problem) -> Congestion:
 
 @inner
 def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
-    """Add the route of edge e (sign 1) or remove it (-1); returns the change of excess uses."""
+    """Adds the route of edge e (sign 1) or removes it (-1); returns the change of excess uses."""
     if not f.routed[e]:
         return 0
     u = f.source[e]
@@ -120,7 +120,7 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
 def spread(
     f: Arrays, rng: Array, spots: Spots, c: Congestion, proposals: int, hot: float, cold: float
 ) -> None:
-    """Anneal in place from temperature `hot` to `cold`."""
+    """Anneals in place from temperature `hot` to `cold`."""
     nodes = spots.step.shape[0]
     c.own[:] = 0
     c.used[:] = 0

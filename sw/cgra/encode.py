@@ -99,13 +99,13 @@ class _EntryWriter:
         return Entry(fields, self.consts.get(key, 0), self.inits.get(key, 0))
 
     def set(self, pe: int, step: int, name: str, value: int) -> None:
-        """Set a field; a correct mapping sets it to one value only."""
+        """Sets a field; a correct mapping sets it to one value only."""
         context = step % self.mapping.ii
         if self.fields[pe, context].setdefault(name, value) != value:
             raise self.error(pe, step, f"{name} must have one value, not two")
 
     def select(self, pe: int, step: int, name: str, source: str) -> None:
-        """Make a mux select a source."""
+        """Makes a mux select a source."""
         sources = self.layouts[pe].sources.get(name, ())
         if source not in sources:
             raise self.error(pe, step, f"{name} cannot select {source}")

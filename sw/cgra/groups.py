@@ -39,7 +39,7 @@ INSIDE_HEAT, EVERYWHERE_HEAT = (1.5, 0.8), (0.8, 0.2)
 def place_in_groups(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Place by groups, first one by one, then by annealing; returns the spots and the number of proposals.
+    """Places by groups, first one by one, then by annealing; returns the spots and the number of proposals.
 
     The seed chooses the partition. Every operation stays in or next to its group until the placement is good;
     then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.

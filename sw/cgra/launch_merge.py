@@ -15,7 +15,7 @@ from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
 
 def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
-    """Merge straight-line code into the loop before it, inside host loops, if that is equivalent.
+    """Merges straight-line code into the loop before it, inside host loops, if that is equivalent.
 
     `scalars` are the values of the kernel's scalars: a loop must run at least once.
     """

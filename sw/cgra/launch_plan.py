@@ -136,7 +136,7 @@ class _Planner:
         return InputError(f"{self.kernel.file}: {self.kernel.name}: {what} must be {found}")
 
     def steps(self, body: Sequence[Step]) -> list[Statement]:
-        """Plan the steps of the kernel in order."""
+        """Plans the steps of the kernel in order."""
         made: list[Statement] = []
         for step in body:
             made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
@@ -262,7 +262,7 @@ class _Planner:
         return [*made, For(variable, Const(0), count, Const(1), tuple(body))]
 
     def assign(self, values: Mapping[str, Expr]) -> list[Statement]:
-        """Assign the next values of scalars simultaneously."""
+        """Assigns the next values of scalars simultaneously."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
             return [Assign(name, value) for name, value in changed.items()]

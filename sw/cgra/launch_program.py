@@ -215,7 +215,7 @@ class _ProgramWriter:
             self.b.instruction("load_c", memory=self.memory[name], target=target, label=label)
 
     def _stores(self, names: Iterable[str]) -> None:
-        """Store results that no later step changes."""
+        """Stores results that no later step changes."""
         for name in names:
             kept = self.results if name == self.plan.words and self.results else name
             for region in self.extents[kept].regions:

@@ -30,7 +30,7 @@ class HeldConfiguration:
         return kept
 
     def forget(self) -> None:
-        """Forget the configuration: at the start and end of a loop that loads several."""
+        """Forgets the configuration; used at the start and end of a loop that loads several."""
         self.current = None
 
 

@@ -55,7 +55,7 @@ def patches(graph: Graph) -> int:
 
 
 def _check_operands(graph: Graph) -> None:
-    """Check that opaque operators have no more operands than an entry has muxes."""
+    """Checks that opaque operators have no more operands than an entry has muxes."""
     for node in graph.nodes:
         routed = [e.operand for e in graph.incoming[node.id] if e.routed]
         predicates = routed.count(PREDICATE)

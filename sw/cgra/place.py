@@ -119,7 +119,7 @@ def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, 
 
 @inner
 def put(spots: Spots, n: int, t: int, p: int, m: int, s: int, q: int) -> None:
-    """Move node n to step t and PE p, and node m, if it is not -1, to step s and PE q."""
+    """Moves node n to step t and PE p, and node m, if it is not -1, to step s and PE q."""
     spots.step[n], spots.pe[n] = t, p
     if m >= 0:
         spots.step[m], spots.pe[m] = s, q
@@ -157,7 +157,7 @@ def _kept(scarce: Scarce, n: int, p: int) -> bool:
 def _construct(
     f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, placed: Array, kept: Scarce
 ) -> None:
-    """Place the nodes in this order, each where the edges to placed nodes cost least.
+    """Places the nodes in this order, each where the edges to placed nodes cost least.
 
     `far[n, p]` is an extra cost of PE p for node n. Nodes without a free slot stay unplaced.
     """
@@ -202,7 +202,7 @@ class NoPlaceError(Exception):
 
 
 def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots:
-    """Place operations one after the other, near those that are already placed.
+    """Places operations one after the other, near those that are already placed.
 
     `far` is a penalty by operation and PE. Raises `NoPlaceError` if an operation finds no free PE.
     """

@@ -93,7 +93,7 @@ def base(f: Arrays, resource: int) -> float:
 
 @inner
 def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
-    """Use a resource (sign 1) or release it (-1)."""
+    """Uses a resource (sign 1) or releases it (-1)."""
     before = r.used[resource, context]
     if (before >= 1) if sign > 0 else (before >= 2):
         r.over[0] += sign
@@ -103,7 +103,7 @@ def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
 
 @inner
 def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) -> None:
-    """Use or release the resources of edge e that no marked edge of its net uses."""
+    """Uses or releases the resources of edge e that no marked edge of its net uses."""
     stamp = s.stamp[0]
     before = NONE
     for k in range(1, r.length[e] + 1):
@@ -135,7 +135,7 @@ def last_step(f: Arrays, step: Array, n: int) -> int:
 
 @inner
 def use_net(f: Arrays, r: Routes, s: Scratch, n: int, start: int, sign: int) -> None:
-    """Use all resources on the paths of node n (sign 1) or release them (-1); the paths are kept."""
+    """Uses all resources on the paths of node n (sign 1) or releases them (-1); the paths are kept."""
     s.stamp[0] += 1
     s.count[0] = 0
     for i in range(f.net_at[n], f.net_at[n + 1]):
@@ -149,7 +149,7 @@ def _price(f: Arrays, r: Routes, resource: int, context: int) -> float:
 
 @inner
 def _push(s: Scratch, size: int, key: float, state: int) -> int:
-    """Push a state on the heap of the search."""
+    """Pushes a state on the heap of the search."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -163,7 +163,7 @@ def _push(s: Scratch, size: int, key: float, state: int) -> int:
 
 @inner
 def _pop(s: Scratch, size: int) -> int:
-    """Pop the first state of the heap."""
+    """Pops the first state of the heap."""
     size -= 1
     key, state = s.keys[size], s.states[size]
     i = 0
@@ -215,7 +215,7 @@ def _relax(
     goal: int,
     end: int,
 ) -> int:
-    """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
+    """Reaches register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
     # A wide value cannot get near from a PE of one lane.
     hops = f.on.distance[wide, f.on.head[y], goal]
     if hops > end - k:
@@ -287,7 +287,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
 
 @inner
 def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> None:
-    """Route the net of node n, which uses nothing yet; users that are not reached in time get no route."""
+    """Routes the net of node n, which uses nothing yet; users that are not reached in time get no route."""
     start = last_step(f, step, n)
     first, last = f.net_at[n], f.net_at[n + 1]
     s.stamp[0] += 1
@@ -323,7 +323,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
 
 @inner
 def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> None:
-    """Route all nets repeatedly, in at most this many rounds, until nothing is overused."""
+    """Routes all nets repeatedly, in at most this many rounds, until nothing is overused."""
     nodes = step.shape[0]
     for turn in range(rounds):
         for n in range(nodes):

@@ -124,7 +124,7 @@ def map_graphs(
     budget: Budget = EFFORTS,
     report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> dict[Graph, SearchResult]:
-    """Map all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
+    """Maps all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
 
     Raises `InputError` for a graph for which no mapping is found.
     """
@@ -161,7 +161,7 @@ def map_graph(
     budget: Budget = EFFORTS,
     report: Callable[[SearchEvent], None] | None = None,
 ) -> SearchResult:
-    """Map a graph with the smallest II that is found within the budget.
+    """Maps a graph with the smallest II that is found within the budget.
 
     The first effort goes upwards from the MII until an II succeeds. Every larger effort tries smaller IIs
     from there downwards until one fails. Nothing is tried twice. Every effort is also made on the fabric
@@ -267,7 +267,7 @@ class _Search:
         return best
 
     def decide(self, best: Mapping | None) -> Mapping | None:
-        """Decide small graphs exactly, from the MII on: a mapping, or a proof that none exists."""
+        """Decides small graphs exactly, from the MII on: a mapping, or a proof that none exists."""
         ii = self.least.mii
         while self.open(best) and ii < self.below(best):
             p = problem(self.graph, self.fabric, ii)
@@ -334,7 +334,7 @@ class _Search:
         return self.record(ii, stage, effort, number, finish(p, spots, seed, work, self.late), proposals)
 
     def record(self, ii: int, stage: str, effort: int, number: int, made: Try, proposals: int = 0) -> Try:
-        """Record an attempt; an incorrect mapping counts as failed."""
+        """Records an attempt; an incorrect mapping counts as failed."""
         if made.mapping is not None and (wrong := differences(made.mapping)):
             made = Try(None, len(wrong), f"the mapping is wrong: {wrong[0]}", made.moves)
         stage += self.inner

@@ -36,7 +36,7 @@ class Around:
         return Affine(self, form) if form.factors else form.constant
 
     def at_least(self, a: Number, low: int) -> None:
-        """Keep the values for which a number is at least a limit, as it is for the chosen ones."""
+        """Keeps the values for which a number is at least a limit, as it is for the chosen ones."""
         slack = value(a) - low
         assert slack >= 0
         for name, factor in form_of(a).factors.items():

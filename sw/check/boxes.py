@@ -71,13 +71,13 @@ class DecisionRun:
     operands: dict[int, list[dict[int, Number]]] = field(default_factory=dict)
 
     def step(self) -> None:
-        """Count one more step."""
+        """Counts one more step."""
         self.steps -= 1
         if self.steps < 0:
             raise TooLargeError("too many steps to find values that behave alike")
 
     def program(self, program: Program) -> None:
-        """Run the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""
+        """Runs the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""
         values: dict[str, Any] = dict(self.around.parameters)
         try:
             for b in program.buffers:
@@ -122,7 +122,7 @@ class DecisionRun:
         values.pop(s.variable, None)
 
     def instruction(self, s: Instruction, values: dict[str, Any]) -> None:
-        """Record the regions of an instance and its operands."""
+        """Records the regions of an instance and its operands."""
         for access in (a for side in effects(s) for a in side):
             if isinstance(access, Region):
                 self.region(access, values)
@@ -131,7 +131,7 @@ class DecisionRun:
         self.operands.setdefault(s.warp, []).append(row)
 
     def region(self, region: Region, values: dict[str, Any]) -> None:
-        """Record the ends of a region that is not empty."""
+        """Records the ends of a region that is not empty."""
         box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in region.box]
         if not all(start < stop for start, stop in box):
             return
@@ -141,7 +141,7 @@ class DecisionRun:
             self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
 
     def warp(self, code: Compiled) -> None:
-        """Run a warp; operands that equal the program's must remain equal in the box."""
+        """Runs a warp; operands that equal the program's must remain equal in the box."""
         rows, self.steps = follow(Runtime(code, self.steps), self.around.parameters)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():

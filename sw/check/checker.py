@@ -105,7 +105,7 @@ class _Job:
         self.done.append(found)
 
     def those(self, values: Iterable[Mapping[str, int]], most: int = INSTANCES) -> None:
-        """Check some values one by one, up to a limit on instances.
+        """Checks some values one by one, up to a limit on instances.
 
         Values for which the program itself fails do not count; raises `IRError` if there are no others.
         """
@@ -131,7 +131,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def symbolic(self) -> Verdict:
-        """Check all values of trip-count parameters, for each value of the others."""
+        """Checks all values of trip-count parameters, for each value of the others."""
         used = in_bounds(self.program)
         names: list[str] = []
         rest = self.program
@@ -157,7 +157,7 @@ class _Job:
         return merged(self.done, "symbolic")
 
     def classes(self) -> Verdict:
-        """Check one value, in the middle of a box, for each class of values that behave alike."""
+        """Checks one value, in the middle of a box, for each class of values that behave alike."""
         todo: list[Box] = [whole(self.program)]
         steps = FOLLOWED
         for _ in range(CLASSES):
@@ -179,7 +179,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def samples(self, why: str, suffice: bool) -> Verdict:
-        """Check some values, if not all of them can be covered."""
+        """Checks samples, if not all values can be covered."""
         reason = f"cannot be shown for all values of the parameters: {why}"
         try:
             self.those(assignments(self.program, SAMPLES)[0], SAMPLED)

@@ -94,7 +94,7 @@ def touches(boxes: Boxes) -> npt.NDArray[np.bool_]:
 
 
 def _to_pieces(starts: Ints, stops: Ints) -> None:
-    """Replace the ends of boxes by piece numbers; all ends together cut each dimension into pieces."""
+    """Replaces the ends of boxes by piece numbers; all ends together cut each dimension into pieces."""
     cells = 1
     for start, stop in zip(starts, stops, strict=True):
         ends = distinct(np.concatenate([distinct(start), distinct(stop)]))

@@ -180,7 +180,7 @@ def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
 
 
 def _extend(made: Order, known: dict[int, dict[int, Ints]]) -> bool:
-    """Extend paths by one more warp; whether anything new was found."""
+    """Extends paths by one more warp; returns whether anything new was found."""
     changed = False
     for y in known:
         for z, until in list(known[y].items()):

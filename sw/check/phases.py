@@ -76,7 +76,7 @@ class Structure:
         return {c: a for c, a in found.items() if a}
 
     def assign(self) -> None:
-        """Find the phase of every loop of the warps; check that it neither gathers nor lacks tokens."""
+        """Finds the phase of every loop of the warps; checks that it neither gathers nor lacks tokens."""
         self.part.extend({} for _ in self.phases)
         idle = [(w, t) for w, loops in self.loops.items() for t in self.without_operations(w, loops)]
         change = [Counter[int]() for _ in self.part]
@@ -110,7 +110,7 @@ class Structure:
         return idle
 
     def place(self, warp: int, t: LoopRun, change: Sequence[Counter[int]]) -> bool:
-        """Give a loop without operations to the first phase in which it balances a channel, if any.
+        """Gives a loop without operations to the first phase in which it balances a channel, if any.
 
         The phase is between those of the warp's adjacent loops.
         """
@@ -153,7 +153,7 @@ class Structure:
         return next(later, self.streams[warp].events.size)
 
     def least(self, at: dict[int, int], ends: Mapping[int, int]) -> None:
-        """Advance a cut by the least amount that makes it consistent."""
+        """Advances a cut by the least amount that makes it consistent."""
         moved = True
         while moved:
             moved = False

@@ -61,7 +61,7 @@ class WholeBox(Around):
     inside: bool = False
 
     def at_least(self, a: Number, low: int) -> None:
-        """Check that a number is at least a limit."""
+        """Checks that a number is at least a limit."""
         if self.range(a)[0] < low:
             raise UnlikeError("a decision depends on a parameter, or on how many iterations came before")
 
@@ -115,7 +115,7 @@ class ProgramRun(DecisionRun):
     found: list[Repeated] = field(default_factory=list)
 
     def program(self, program: Program) -> None:
-        """Run it, and check that instances are alike; raises `FailsError`."""
+        """Runs the program, and checks that instances are alike; raises `FailsError`."""
         super().program(program)
         _see_known(itertools.chain(*self.sizes.values(), *(found.values() for found in self.ends.values())))
         _see_known(a for rows in self.operands.values() for row in rows for a in row.values())
@@ -185,7 +185,7 @@ class PeriodicStream(Runtime):
         self.around.inside = False
 
     def follow(self) -> None:
-        """Run the warp."""
+        """Runs the warp."""
         rows, _ = follow(self, self.around.parameters)
         if self.around.inside:
             raise UnlikeError("a halt is inside a repeated loop")
@@ -225,7 +225,7 @@ class BoxRun:
 
 
 def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: int) -> BoxRun:
-    """Follow program and warps for all values in a box.
+    """Follows program and warps for all values in a box.
 
     Raises `UnlikeError`, and `PeriodError` if iterations repeat only with a longer period.
     """

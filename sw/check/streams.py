@@ -103,7 +103,7 @@ class Compiled:
 
 
 def compile_warp(code: Block, warp: int) -> Compiled:
-    """Prepare a warp's code for `run`."""
+    """Prepares a warp's code for `run`."""
     writer = _PythonWriter()
     function = _function(writer, code)
     return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), function)
@@ -173,25 +173,25 @@ class Runtime:
         raise EndlessError(f"warp {self.code.warp} executes more than {self.steps:,} instructions")
 
     def fail(self, line: int, text: str) -> NoReturn:
-        """Report an error in a line."""
+        """Reports an error in a line."""
         raise InputError(f"warp {self.code.warp}, line {line}: {text}")
 
     def end(self) -> NoReturn:
-        """Report a missing halt."""
+        """Reports a missing halt."""
         raise InputError(f"warp {self.code.warp} runs past its end: a halt must end it")
 
     def wide(self, line: int, what: str, bits: int, value: Number) -> NoReturn:
-        """Report a value too wide for a parameter register or an operand."""
+        """Reports a value too wide for a parameter register or an operand."""
         self.fail(line, f"{what} must fit {bits} bits, not {value}")
 
     def see_operands(self, site: EventSite, row: Iterable[Number]) -> None:
-        """Check that the operands of a machine operation fit."""
+        """Checks that the operands of a machine operation fit."""
         for operand, a in zip(isa.INSTRUCTIONS[site.name].operands, row, strict=False):
             if not a < 1 << operand.bits:
                 self.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
 
     def see_parameters(self, values: Mapping[str, Number]) -> None:
-        """Check that the program has the parameters that the text uses."""
+        """Checks that the program has the parameters that the text uses."""
         missing = sorted(self.code.parameters - values.keys())
         if missing:
             raise InputError(f"warp {self.code.warp}: the program has no parameter {missing[0]}")
@@ -329,7 +329,7 @@ class _PythonWriter:
             self.scalar(line, depth)
 
     def event(self, site: EventSite, depth: int) -> int:
-        """Record that a line executes; returns the number of the site."""
+        """Records that a line executes; returns the number of the site."""
         self.sites.append(site)
         number = len(self.sites) - 1
         self.put(depth, f"e({number})")

@@ -51,7 +51,7 @@ class Symbolic:
         depth: int,
         period: int = 1,
     ) -> Symbolic:
-        """Check that only trip counts depend on some parameters; raises `UnlikeError`."""
+        """Checks that only trip counts depend on some parameters; raises `UnlikeError`."""
         fixed_box: Box = {name: (v, v) for name, v in fixed.items()}
         types = {p.name: p.type for p in program.parameters if p.name in names}
         low, high = ({n: t.low for n, t in types.items()}, {n: t.high for n, t in types.items()})
@@ -85,7 +85,7 @@ class Symbolic:
         return 2 * self.period + self.depth + 2
 
     def show(self, one: Callable[[dict[str, int]], None]) -> None:
-        """Check enough values with `one` to cover all; passes its errors on, raises `UnlikeError` to stop."""
+        """Checks enough values with `one` to cover all; passes errors on, raises `UnlikeError` to stop."""
         enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:

@@ -367,7 +367,7 @@ class _Tracer:
 
 
 def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) -> None:
-    """Merge scalars where paths meet that together cover all rows."""
+    """Merges scalars where paths meet that together cover all rows."""
     for name in names:
         found = [(index, some.values.get(name)) for index, some in ends]
         if len(ends) == 1:

@@ -81,7 +81,7 @@ def pressure(code: Code, live: list[int]) -> list[int]:
 
 
 def allocate(code: Code, live: list[int] | None = None) -> Allocation:
-    """Assign registers, as few as this order of definitions allows; `live` is `live_out`, if known."""
+    """Assigns registers, as few as this order of definitions allows; `live` is `live_out`, if known."""
     operations = code.operations
     live = live_out(code) if live is None else live
     beside = [0] * code.registers

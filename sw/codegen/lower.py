@@ -99,7 +99,7 @@ class _Lowering:
             i = waits + 1
 
     def prepare(self, s: Statement) -> Finish:
-        """Emit the code that can precede a statement's waits; the returned function emits the rest."""
+        """Emits the code that can precede a statement's waits; the returned function emits the rest."""
         match s:
             case Assign(target, value):
                 if target in self.needed:
@@ -120,7 +120,7 @@ class _Lowering:
         return not any(isinstance(x, Instruction) or _target(x) in self.needed for x in nested)
 
     def assign(self, target: str, value: Expr) -> None:
-        """Assign a scalar, in the register that it keeps."""
+        """Assigns a scalar in its own register."""
         register = self.places[target] if target in self.places else self.to.register()
         growth = self.growths.get(target, Growth.NONE)
         self.value(guarded(value), growth, register)
@@ -135,7 +135,7 @@ class _Lowering:
             return self.select.value(expr, target)
 
     def write_parameters(self, s: Statement) -> None:
-        """Write the parameter registers for which all of a statement wants the same value."""
+        """Writes the parameter registers for which all of a statement wants the same value."""
         for name, expr in self.wanted.of(s).items():
             if expr is None or self.held.holds(name, expr):
                 continue
@@ -151,7 +151,7 @@ class _Lowering:
                 self.to.emit("param", sources=(register,), number=number)
 
     def instruction(self, s: Instruction) -> Finish:
-        """Emit operands; the returned function issues the instruction."""
+        """Emits operands; the returned function issues the instruction."""
         predicate: Predicate | None = None
         if s.when is not None:
             low, high = bounds(s.when)
@@ -186,7 +186,7 @@ class _Lowering:
         self.to.emit(name, None, registers, None, predicate, number=number).label = label
 
     def loop(self, s: For) -> Finish:
-        """Emit trip count and first value of the variable; the returned function emits the loop."""
+        """Emits trip count and first value of the variable; the returned function emits the loop."""
         count = trip_count(s)
         self.write_parameters(s)
         used = s.variable in self.needed
@@ -244,7 +244,7 @@ class _Lowering:
         return self.select.value(guarded(length))
 
     def branch(self, s: If) -> Finish:
-        """Emit the condition; the returned function emits the branch, with jumps."""
+        """Emits the condition; the returned function emits the branch with its jumps."""
         self.write_parameters(s)
         register, sense = self.select.truth(guarded(s.condition))
         chance = likelihood(s.condition)

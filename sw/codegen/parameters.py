@@ -105,7 +105,7 @@ def safe(i: Instruction, name: str, expr: Expr) -> Expr:
 
 
 def check(program: str, name: str, expr: Expr) -> None:
-    """Raise `InputError` for a constant that is too wide for a parameter register."""
+    """Raises `InputError` for a constant that is too wide for a parameter register."""
     bits = isa.PARAMETERS[name].bits
     if isinstance(expr, Const) and not 0 <= (value := expr.value & _MASK) < 1 << bits:
         shown = expr.value if expr.value < 0 else value

@@ -288,7 +288,7 @@ class Selector:
         return self._emit("select", target, (register, a, b))
 
     def _move(self, value: Expr, target: int, predicate: Predicate) -> int:
-        """Move a value into a register that keeps its own value if the predicate is false."""
+        """Moves a value into a register that keeps its own value if the predicate is false."""
         if isinstance(value, Const) and len(pieces(value.value)) <= 1:
             self.to.constant(value.value, target, predicate)
             return target

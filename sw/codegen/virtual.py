@@ -106,7 +106,7 @@ class Emitter:
         *,
         number: int | None = None,
     ) -> VirtualInstruction:
-        """Append one operation."""
+        """Appends one operation."""
         made = VirtualInstruction(name, target, sources, immediate, number, predicate, self.weight)
         self.code.operations.append(made)
         return made
@@ -119,7 +119,7 @@ class Emitter:
         *,
         least: int = 1,
     ) -> int:
-        """Load a constant into a register, with at least this many instructions.
+        """Loads a constant into a register, with at least this many instructions.
 
         0 already has a register if no target is given.
         """
@@ -133,7 +133,7 @@ class Emitter:
         return target
 
     def copy(self, source: int, target: int | None) -> int:
-        """Copy a register to another one, if another is given."""
+        """Copies a register to another one, if another is given."""
         if target is None or target == source:
             return source
         self.emit("addi", target, (source,), 0)

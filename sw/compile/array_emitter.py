@@ -62,7 +62,7 @@ class ArrayEmitter:
         return [loop(self.nest.inner[0], body)] if self.nest.inner else body
 
     def load(self, x: str) -> Instruction:
-        """Load a tile into the current half of the buffer."""
+        """Loads a tile into the current half of the buffer."""
         nest, loops = self.nest, self.loops[: self.depths[x]]
         patches = x == "b" and not self.problem.direct
         name, operands, source = self.load_patches(loops) if patches else self.load_rows(x, loops)

@@ -90,7 +90,7 @@ class LoweredProduct:
         return tuple(self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Emit loads, products, launches and stores of all tiles."""
+        """Emits loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
             found = fetches(p.sources, self.records, self.tiles, scratch)

@@ -137,7 +137,7 @@ class BandEmitter(ArrayEmitter):
         return statements + self.stores(place)
 
     def stores(self, place: Expr | None) -> list[Statement]:
-        """Store output rows: all at once if they are equally far apart, otherwise channel by channel.
+        """Stores output rows: all at once if they are equally far apart, otherwise channel by channel.
 
         `place` is their address in the output buffer; without it, they are sums.
         """
@@ -189,7 +189,7 @@ class LoweredBands:
         return (self.weights, *self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Emit loads, products, launches and stores of all tiles."""
+        """Emits loads, products, launches and stores of all tiles."""
         launches, nest = None, self.nest
         if self.chosen is not None:
             found = fetches(nest.problem.sources, self.records, nest.tiles, scratch)

@@ -28,7 +28,7 @@ class LaunchWriter(HeldConfiguration):
     places: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def load(self, configured: Configured, area: ChipSpace) -> list[Statement]:
-        """Load a configuration into the scratchpad."""
+        """Loads a configuration into the scratchpad."""
         return self.load_to(configured, area.take(round_up(4 * len(configured.words), UNIT)))
 
     def load_to(self, configured: Configured, place: int) -> list[Statement]:

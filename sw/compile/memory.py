@@ -108,7 +108,7 @@ def plan_memory(
     memory: range = MEMORY,
     further: Sequence[Tensor] = (),
 ) -> MemoryPlan:
-    """Allocate every tensor that the operators touch, and the `further` constants.
+    """Allocates every tensor that the operators touch, and the `further` constants.
 
     `lines` holds the row layout of tensors that are not dense or not aligned. Tensors that later parts of a
     network need live to the end. Everything lies in `memory`. Raises `InputError` if memory or windows are
@@ -182,7 +182,7 @@ def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, 
 
 
 def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocation]:
-    """Place the largest first, each at the lowest address free during its live range."""
+    """Places the largest first, each at the lowest address free during its live range."""
     placed: list[Allocation] = []
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.name)):
         found = _placed(home, base)

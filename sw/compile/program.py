@@ -103,7 +103,7 @@ class Tiled:
 
 
 def tile(group: Group, space: range, allowed: Choices) -> Tiled:
-    """Choose memory in a range of addresses, tiles, and configurations for operators that run in sequence."""
+    """Chooses memory in a range of addresses, tiles, and configurations for consecutive operators."""
     network, operators, config = group.network, group.operators, group.config
     lines = layouts(network, config)
     memory = plan_memory(network, operators, lines, config, space)
@@ -254,7 +254,7 @@ def most_operands(program: Program) -> int:
 
 
 def check_operands(name: str, body: Sequence[Statement]) -> None:
-    """Raise `InputError`, naming the operator, if an operand may be too wide for its field."""
+    """Raises `InputError`, naming the operator, if an operand may be too wide for its field."""
     for s in statements(tuple(body)):
         if not isinstance(s, Instruction):
             continue

@@ -193,7 +193,7 @@ class Writer:
         below: Expr | int = 0,
         region: Region | None = None,
     ) -> Instruction:
-        """Load rows of a view into the scratchpad, `pitch` bytes apart there.
+        """Loads rows of a view into the scratchpad, `pitch` bytes apart there.
 
         `fill` gives the number and value of the bytes that pad each row; `below` rows of padding follow the
         last.
@@ -235,7 +235,7 @@ class Writer:
         when: Expr | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Store rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
+        """Stores rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
         size = (rows - 1) * pitch + columns * self.home(view.tensor).itemsize
         held = self.out(source, size)
         return self.store("store_out", held, view, walk, rows, columns, source, pitch, when, row_step, region)
@@ -254,7 +254,7 @@ class Writer:
         row_step: int | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Store rows of results on the chip, of the region `held`, to rows of a view."""
+        """Stores rows of results on the chip, of the region `held`, to rows of a view."""
         home = self.home(view.tensor)
         row_step = view.strides[-2] if row_step is None else row_step
         target = region or self.region(view, walk, rows, row_step, columns)

@@ -271,7 +271,7 @@ class _Collector:
         return start, step, evaluator.arithmetic(Op.DIV, add(span, abs(step) - 1), abs(step), facts)
 
     def forget(self, targets: dict[str, Kind]) -> None:
-        """Forget the values of scalars, as at the start of an arbitrary iteration."""
+        """Forgets the values of scalars, as at the start of an arbitrary iteration."""
         for name, kind in targets.items():
             unknown = self.evaluator.unknown(Var(name, BOOL if kind is Kind.BOOL else INT))
             self.evaluator.values[name] = unknown

@@ -88,7 +88,7 @@ def _not_negative(facts: Facts, form: Value) -> Facts | None:
 
 
 def _at_least(facts: dict[Terms, Bounds], terms: Terms, least: int) -> None:
-    """Record that a sum of several symbols is at least a number."""
+    """Records that a sum of several symbols is at least a number."""
     low, high = least, FAR
     if terms[0][1] < 0:
         terms, low, high = tuple((s, -f) for s, f in terms), -FAR, -least
@@ -113,7 +113,7 @@ def consistent(facts: Facts) -> Facts | None:
 
 
 def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
-    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if impossible."""
+    """Bounds every symbol of a sum by the others, given that the sum is at most 0; False if impossible."""
     if isinstance(form, int):
         return form <= 0
     if whole(form, known)[0] > 0:

@@ -112,7 +112,7 @@ def _boxes(buffer: str, boxes: tuple[Box, ...]) -> str:
 
 
 def explain(found: Dependences, label: str) -> Explanation:
-    """Explain an instruction; the dependences must hold details. Raises `KeyError` for an unknown label."""
+    """Explains an instruction; the dependences must hold details. Raises `KeyError` for an unknown label."""
     instruction = {i.label: i for i in instructions(found.program)}[label]
     reads = tuple(
         ExplainedRead(print_access(access), _sources(found, label, n))

@@ -119,7 +119,7 @@ class _Available:
                 self.control(s)
 
     def control(self, s: For | If | While) -> None:
-        """Keep what holds after a branch or loop for every path and trip count."""
+        """Keeps what holds after a branch or loop for every path and trip count."""
         if not isinstance(s, If):
             self.changed(s)
         ends, before = [], self.known

@@ -77,7 +77,7 @@ class WalkBudget:
         return max(self.least, self.left // 16)
 
     def spent(self, count: int) -> None:
-        """Record what a walk has used."""
+        """Records what a walk has used."""
         self.left += self.least - count
 
 
@@ -103,7 +103,7 @@ class BackwardWalk:
         self.enough = self.work // 2
 
     def run(self) -> list[Met]:
-        """Walk back to the start of the program; what gets there sees the contents on entry."""
+        """Walks back to the start of the program; what gets there sees the contents on entry."""
         start, work = self.start(), self.work
         try:
             left = self.walk(start)
@@ -115,7 +115,7 @@ class BackwardWalk:
         return [*self.met, *(Met(None, case, case.facts) for case in left)]
 
     def spend(self) -> None:
-        """Count a comparison, or a visit of an iteration."""
+        """Counts a comparison, or a visit of an iteration."""
         self.work -= 1
         if self.work < self.enough:
             self.cuts = self.visits = 0
@@ -123,7 +123,7 @@ class BackwardWalk:
                 raise _TooLongError
 
     def walk(self, cases: list[Case]) -> list[Case]:
-        """Walk from the sink to the start of the program."""
+        """Walks from the sink to the start of the program."""
         sink, root, position = self.sink, self.tree.root, self.sink.position
         while position and self.own_access(sink.loops[-1] if sink.loops else root, position - 1):
             position -= 1
@@ -218,7 +218,7 @@ class BackwardWalk:
     def wait(
         self, loop: SymbolicLoop, position: int, cases: list[Case], waiting: dict[int, list[Case]]
     ) -> None:
-        """Queue cases at the last child before a position that can touch their element; -1 if none."""
+        """Queues cases at the last child before a position that can touch their element; -1 if none."""
         index = loop.index(self.sink.buffer, not self.sink.write)
         for case in cases:
             place = case.point[index.axis] if case.point else 0
@@ -249,7 +249,7 @@ class BackwardWalk:
         return True
 
     def access(self, access: SymbolicAccess, case: Case) -> list[Case]:
-        """Visit an access in the current iteration; returns the cases that remain of one."""
+        """Visits an access in the current iteration; returns the cases that remain of one."""
         if not self.relevant(access, case):
             return [case]
         self.spend()

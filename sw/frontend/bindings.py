@@ -45,7 +45,7 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
 
 
 def check_inputs(proto: Any, inputs: Mapping[str, np.ndarray], place: str, *, whole: bool = False) -> None:
-    """Raise `InputError` for an unknown input, a wrong shape, or values that do not fit.
+    """Raises `InputError` for an unknown input, a wrong shape, or values that do not fit.
 
     With `whole`, all inputs must be present and have their types. `place` names a model with open sizes.
     """

@@ -30,18 +30,18 @@ class _Parts:
     nodes: list[OnnxNode] = field(default_factory=list)
 
     def add(self, op: str, /, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         output = self.fresh(f"{self.node.outputs[0]}.{len(self.nodes)}.{op}")
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
 
     def gives(self, output: str) -> str:
-        """Name the result of the last node."""
+        """Names the result of the last node."""
         self.nodes[-1] = dataclasses.replace(self.nodes[-1], outputs=(output,))
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
-        """Add a constant of the node and return its name."""
+        """Adds a constant of the node and returns its name."""
         name = self.fresh(f"{self.node.outputs[0]}.{what}")
         self.constants[name] = values
         return name

@@ -56,7 +56,7 @@ class EpilogueFunction:
 
 
 def read_epilogue(text: FunctionText) -> EpilogueFunction:
-    """Read a function as an epilogue; raises `InputError` with file, line and column."""
+    """Reads a function as an epilogue; raises `InputError` with file, line and column."""
     function, where = text.function, text.where
     if not text.parameters:
         raise where.error(function, "no parameter", "the sum as the first parameter")

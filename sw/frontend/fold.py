@@ -47,7 +47,7 @@ class Folding:
     def graph(
         self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "", inside: str = ""
     ) -> None:
-        """Add the nodes of a graph; for a branch, its own `names` get a prefix."""
+        """Adds the nodes of a graph; for a branch, its own `names` get a prefix."""
         names = names or {}
         for number, proto in enumerate(nodes):
             domain, node = node_of_proto(proto, number)
@@ -127,7 +127,7 @@ class Folding:
             return [None] * len(node.outputs)
 
     def _branch(self, node: OnnxNode, names: Mapping[str, str]) -> None:
-        """Add the branch that an If takes."""
+        """Adds the branch that an If takes."""
         if node.inputs[0] not in self.constants:
             reason = "its condition must follow from constants and shapes"
             self._add(dataclasses.replace(node, refused=reason))
@@ -144,7 +144,7 @@ class Folding:
             self.alias[outer] = self._held(inner.get(value.name, value.name))
 
     def _add(self, node: OnnxNode) -> None:
-        """Add a standard node, or its replacement."""
+        """Adds a standard node, or its replacement."""
         node = dataclasses.replace(node, inputs=tuple(map(self._held, node.inputs)))
         rule = _RULES.get(node.op)
         found = rule(self, node) if rule is not None and not node.refused else None
@@ -270,7 +270,7 @@ def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:
 
 
 def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
-    """Remove a cast that changes nothing, or only undoes a lossless cast before it."""
+    """Removes a cast that changes nothing, or only undoes a lossless cast before it."""
     from onnx import helper
 
     kind = folding.kind(node.inputs[0])

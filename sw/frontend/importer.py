@@ -67,7 +67,7 @@ class Importer:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def refuse(self, node: OnnxNode, reason: str, place: str = "", *, lost: bool = False) -> None:
-        """Record that the machine does not execute a node, or an output of the model (`place`)."""
+        """Records that the machine does not execute a node, or an output of the model (`place`)."""
         read = [self.values.get(name) for name in node.inputs]
         follows = any(isinstance(v, Stored) and v.view.tensor in self.of_host for v in read)
         reason = reason.removeprefix(f"{node.place}: ")
@@ -79,7 +79,7 @@ class Importer:
         return fresh(hint, self.tensors)
 
     def tensor(self, hint: str, shape: Sequence[int], element: str) -> View:
-        """Create a tensor, named after `hint`, and return its view."""
+        """Creates a tensor, named after `hint`, and returns its view."""
         made = Tensor(self.fresh(hint), tuple(int(s) for s in shape), element)
         self.tensors[made.name] = made
         return whole(made)
@@ -112,7 +112,7 @@ class Importer:
         return element in ELEMENTS or (element in WORDS and (held or not hosted))
 
     def check_movable(self, node: OnnxNode, view: View) -> None:
-        """Raise `InputError` for a tensor whose elements the machine cannot move."""
+        """Raises `InputError` for a tensor whose elements the machine cannot move."""
         if not self.movable(view):
             element = self.tensors[view.tensor].element
             here = " of the host" if element in WORDS else ""
@@ -159,7 +159,7 @@ class Importer:
         element: str,
         hint: str = "",
     ) -> Stored:
-        """Append an elementwise operator and return its result, by default named after the node's.
+        """Appends an elementwise operator and returns its result, by default named after the node's.
 
         Operands broadcast to `shape`.
         """
@@ -168,12 +168,12 @@ class Importer:
         return Stored(output, element)
 
     def write(self, node: OnnxNode, output: View, value: Expression, operands: Sequence[View] = ()) -> None:
-        """Append an elementwise operator that writes to an existing view."""
+        """Appends an elementwise operator that writes to an existing view."""
         operator = Elementwise(node.name, node.op, (node.name,), output, value, tuple(operands))
         self.operators.append(operator)
 
     def copy(self, node: OnnxNode, view: View, output: View) -> View:
-        """Copy elements to another view, and return it."""
+        """Copies elements to another view, and returns it."""
         self.write(node, output, Argument(0), [view])
         return output
 
@@ -203,7 +203,7 @@ Handler = Callable[[Importer, OnnxNode], Value | Sequence[Value]]
 
 
 def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]:
-    """Run a handler on a node, and undo what it appended if it fails."""
+    """Runs a handler on a node, and undoes what it appended if it fails."""
     operators = len(importer.operators)
     try:
         found = handler(importer, node)

@@ -64,7 +64,7 @@ def with_fixed_point(proto: Any) -> Any:
 
 
 def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
-    """Read a file, or an `onnx.ModelProto` that messages call `place`.
+    """Reads a file, or an `onnx.ModelProto` that messages call `place`.
 
     Raises `InputError` if it is not a valid model.
     """

@@ -96,7 +96,7 @@ class Layer:
         return None if whole else self.constants[name].astype(np.int64)
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         output = f"{self.stem}.{len(self.nodes)}.{op}"
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
@@ -122,7 +122,7 @@ class Layer:
         return self.add("Reshape", name, self.constant(sizes, np.int64))
 
     def write(self) -> None:
-        """Write all nodes, with those of the outputs last."""
+        """Writes all nodes, with those of the outputs last."""
         direction = self.node.attributes.get("direction", "forward")
         backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
         x = self.node.inputs[0]
@@ -169,7 +169,7 @@ class _Direction:
         self.state = [self._initial(5), *([self._initial(6)] if self.op == "LSTM" else [])]
 
     def run(self, x: str) -> _Direction:
-        """Append all steps; X is [steps, batch, inputs]."""
+        """Appends all steps; X is [steps, batch, inputs]."""
         layer = self.layer
         turned = self.backward and layer.lengths is not None
         if turned:

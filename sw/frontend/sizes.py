@@ -97,7 +97,7 @@ def _open(axis: Any) -> bool:
 
 
 def check_sizes(proto: Any, place: str) -> None:
-    """Raise `InputError` that lists all open sizes, with the options that set them."""
+    """Raises an `InputError` that lists all open sizes with the options that set them."""
     found: dict[str, str] = {}
     for axis, names in _axes(proto):
         if _open(axis):

@@ -110,19 +110,19 @@ class _Graph:
         return None, None, 0
 
     def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Append a node."""
+        """Appends a node."""
         from onnx import helper
 
         made = helper.make_node(op, inputs, outputs, f"{outputs[0]}.{op}", **attributes)
         self.nodes.append(made)
 
     def part(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         self.add(op, inputs, [self.fresh(hint)], **attributes)
         return str(self.nodes[-1].output[0])
 
     def constant(self, values: np.ndarray, hint: str) -> str:
-        """Add a constant and return its name."""
+        """Adds a constant and returns its name."""
         from onnx import numpy_helper
 
         name = self.fresh(hint)
@@ -166,7 +166,7 @@ def _is(node: Any, op: str) -> bool:
 
 
 def _replaced(graph: _Graph, node: Any) -> bool:
-    """Append a node, or the replacement of a product; returns whether it was one."""
+    """Appends a node, or the replacement of a product; returns whether it was one."""
     attributes = {a.name: a for a in node.attribute}
     product = any(_is(node, op) for op in ("MatMul", "Gemm", "Conv"))
     weights = graph.weights(node.input[1]) if product else None

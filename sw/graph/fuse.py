@@ -74,7 +74,7 @@ class _Uses:
             self._note(place, set.add)
 
     def replace(self, place: int, operator: Operator | None) -> None:
-        """Replace the operator at a position, or remove it."""
+        """Replaces the operator at a position, or removes it."""
         self._note(place, set.discard)
         self.operators[place] = operator
         self._note(place, set.add)
@@ -224,7 +224,7 @@ def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
 
 
 def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
-    """Remove copies of whole tensors: writers and readers of the copied tensor use the copy."""
+    """Removes copies of whole tensors: writers and readers of the copied tensor use the copy."""
     fixed = {*network.inputs, *network.outputs}
     for place in range(len(operators) - 1, -1, -1):
         copy = operators[place]

@@ -33,7 +33,7 @@ class Copies:
                 self.uses.setdefault(view.tensor, []).append((operator, view))
 
     def append(self, o: Operator, storable: bool) -> None:
-        """Append an operator, and a copy of its result if it cannot be stored in the output's layout."""
+        """Appends an operator, and a copy of its result if it cannot be stored in the output's layout."""
         if storable:
             self.operators.append(o)
             return
@@ -42,7 +42,7 @@ class Copies:
         self._moved(o, o.output, whole(held))
 
     def copy(self, o: Operator, view: View, what: str, matrices: bool = False) -> View:
-        """Copy the elements of a view to a tensor of their own; repeated `matrices` are copied once."""
+        """Copies the elements of a view to a tensor of their own; repeated `matrices` are copied once."""
         shape = view.shape
         if matrices:
             batch = tuple(n if s else 1 for n, s in zip(shape[:-2], view.strides[:-2], strict=True))

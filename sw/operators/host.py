@@ -41,7 +41,7 @@ def host_operator(
     edge: bool = False,
     reason: str = "",
 ) -> View:
-    """Append a node that the host executes, and return its result; raises `InputError` if it cannot."""
+    """Appends a node that the host executes, and returns its result; raises `InputError` if it cannot."""
     given = tuple(view for view in operands if view is not None)
     proto, opset = _proto(importer, node, [v is not None for v in operands])
     elements = [importer.tensors[view.tensor].element for view in (*given, output)]
@@ -56,7 +56,7 @@ def host_operator(
 
 
 def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """Execute a node on given inputs with onnxruntime."""
+    """Executes a node on given inputs with onnxruntime."""
     proto, opset = _proto(importer, node, [i in inputs for i in range(len(node.inputs))])
     arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
     return run_node(proto, opset, arrays, node.place)
@@ -121,7 +121,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
 
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
-    """Record that the host computes an output, and return the reason."""
+    """Records that the host computes an output, and returns the reason."""
     text = f"{node.place} computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
     importer.refuse(node, importer.unfit.get(name, text), f"output {name!r}")
     return importer.refusals[-1].reason
@@ -190,7 +190,7 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
 
 
 def on_host(importer: Importer, node: OnnxNode, reason: str, edge: bool = False) -> list[Value | None]:
-    """Execute a node on the host, for a reason or at an edge: one operator per named output."""
+    """Executes a node on the host, for a reason or at an edge: one operator per named output."""
     if node.op == "Dropout" and node.optional(2):
         raise node.error("in training mode its result changes from run to run, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"

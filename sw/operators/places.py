@@ -71,7 +71,7 @@ def assembled(
 def _boxed(
     importer: Importer, node: OnnxNode, views: Sequence[View], boxes: Boxes, output: View, fill: int
 ) -> View:
-    """Copy every operand to its position, and fill around the first one."""
+    """Copies every operand to its position, and fills around the first one."""
     for view, start in zip(views, boxes.starts, strict=True):
         target = output
         for axis, begin in enumerate(start):

@@ -140,7 +140,7 @@ def element_of(value: Value) -> str:
 
 @imports("BitCast")
 def _bit_cast(importer: Importer, node: OnnxNode) -> Value:
-    """Reinterpret the bits as another type of the same width."""
+    """Reinterprets the bits as another type of the same width."""
     from onnx import helper
 
     value = importer.stored(node, 0, (*ELEMENTS, *WORDS))

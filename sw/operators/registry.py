@@ -93,13 +93,13 @@ class LoweringContext:
 
 @functools.singledispatch
 def lower(operator: Operator, context: LoweringContext) -> LoweredOperator:
-    """Choose tiles and configurations; raises `InputError` naming the operator."""
+    """Chooses tiles and configurations; raises `InputError` naming the operator."""
     raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")
 
 
 @functools.singledispatch
 def legalise(operator: Operator, copies: Copies) -> None:
-    """Append the operator to `copies`, with copies of views that it cannot access directly."""
+    """Appends the operator to `copies`, with copies of views that it cannot access directly."""
     copies.operators.append(operator)
 
 

@@ -245,7 +245,7 @@ class LoweredRows:
         return AddressMap(self.loops, steps, view.offset)
 
     def _load(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """Load the rows with their padding; in one piece if there is none."""
+        """Loads the rows with their padding; in one piece if there is none."""
         source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
         walk, step = self._walk(source), source.strides[-2]
         if width == step == columns and self.rows * columns <= LONGEST:
@@ -255,7 +255,7 @@ class LoweredRows:
         return writer.load_scratch(source, walk, rows, step, columns, tile.x, width, None, fill)
 
     def _store(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """Store the results row by row, or in one piece if rows do not start at words of the port."""
+        """Stores the results row by row, or in one piece if rows do not start at words of the port."""
         target, unit = self.views[1], writer.config.store_bytes
         walk, step = self._walk(target), target.strides[-2]
         if self.apart % unit:

@@ -146,7 +146,7 @@ def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple
 
 
 def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
-    """Raise `InputError` for a result that is empty, or too large for an element map."""
+    """Raises `InputError` for a result that is empty, or too large for an element map."""
     elements = math.prod(int(n) for n in shape)
     if elements < 1:
         raise node.error("the result must have elements, it has none")

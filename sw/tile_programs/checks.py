@@ -135,7 +135,7 @@ def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Regio
 
 
 def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
-    """Check that a launch reads and writes only in allowed spaces."""
+    """Checks that a launch reads and writes only in allowed spaces."""
     for accesses, allowed, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
         for access in accesses:
             if isinstance(access, Region) and spaces[access.buffer] not in allowed:
@@ -144,7 +144,7 @@ def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
 
 
 def _check_elements(s: Instruction, regions: Sequence[Region], places: Mapping[str, Place]) -> None:
-    """Check that a load or store keeps the element size."""
+    """Checks that a load or store keeps the element size."""
     source, target = (places[region.buffer].buffer for region in regions)
     if source.element_bytes != target.element_bytes:
         found = f"elements of {target.element} for {source.element}"
@@ -167,7 +167,7 @@ class _Execution:
         return IRError(piece.region.where or self.s.where, f"{found} in {at}", expected)
 
     def check(self) -> None:
-        """Raise `IRError` for anything that the operation cannot do."""
+        """Raises `IRError` for anything that the operation cannot do."""
         for piece in self.pieces.values():
             if piece.filled:
                 self.check_region(piece)
@@ -182,7 +182,7 @@ class _Execution:
                 self.check_start(operand, piece)
 
     def check_region(self, piece: Piece) -> None:
-        """Check that a region is inside its buffer, and that operations move matrices."""
+        """Checks that a region is inside its buffer, and that operations move matrices."""
         if not piece.inside:
             whole = ", ".join(f"0:{size}" for size in piece.place.shape)
             raise self.wrong(piece, f"the region {piece}", f"one inside of {piece.region.buffer}[{whole}]")
@@ -191,7 +191,7 @@ class _Execution:
             raise self.wrong(piece, found, "one row or one matrix: an operation moves evenly spaced rows")
 
     def check_start(self, operand: str, piece: Piece) -> None:
-        """Check that a region starts at the first lane, and a stored one at a word of the port."""
+        """Checks that a region starts at the first lane, and a stored one at a word of the port."""
         along, lanes = piece.place.across, piece.place.lanes
         if along and piece.start[along] % lanes:
             raise self.wrong(
@@ -214,7 +214,7 @@ class _Execution:
             )
 
     def check_sizes(self, pairs: Pairs) -> None:
-        """Check that sizes that must be equal are."""
+        """Checks the pairs of sizes that must be equal."""
         for what, first, dimension, second, other in pairs:
             a, b = self.pieces[first], self.pieces[second]
             if a.counted(dimension) != b.counted(other):
@@ -222,7 +222,7 @@ class _Execution:
                 raise self.wrong(b, found, "as many of both")
 
     def check_gemm(self) -> None:
-        """Check that all sizes match; a product that adds nothing may be empty."""
+        """Checks that all sizes match; a product that adds nothing may be empty."""
         c = self.pieces["c"]
         if all(piece.filled for piece in self.pieces.values()):
             self.check_sizes(_PRODUCT)
@@ -231,7 +231,7 @@ class _Execution:
             raise self.wrong(c, found, "regions of A and B that are not empty")
 
     def check_load(self) -> None:
-        """Check that the target is as large as the memory region, or larger if a fill value is given."""
+        """Checks that the target is as large as the memory region, or larger if a fill value is given."""
         given = {name for name, _ in self.s.operands}
         pairs = [pair for pair in loaded_sizes(self.name) if PADS[pair[0]] not in given]
         if "load_fill" not in given:

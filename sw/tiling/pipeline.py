@@ -41,7 +41,7 @@ class Lane:
         self.ready = 0.0
 
     def load(self, time: float, released: float) -> None:
-        """Load a tile; `released` is when the tile in use until now is no longer needed."""
+        """Loads a tile; `released` is when the tile in use until now is no longer needed."""
         self.halves[1 - self.turn] = released
         begin = max(self.free, self.halves[self.turn], self.issue)
         self.issue = begin + ROUND * self.period

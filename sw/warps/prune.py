@@ -96,7 +96,7 @@ class _Knowledge:
         )
 
     def has_room(self, room: Room) -> None:
-        """Record that the channel of a pair of warps must not overflow."""
+        """Records that the channel of a pair of warps must not overflow."""
         self.rooms[room.warps[::-1]] = self._of([room])
 
     @property
@@ -105,7 +105,7 @@ class _Knowledge:
         return all(s.met(np.arange(s.sources.size), s.latest) for s in (*self.demands, *self.rooms.values()))
 
     def accepts(self, pair: Pair, channel: Told, room: Room | None = None) -> bool:
-        """Try a channel with fewer tokens and other room; keep it if every demand is still met."""
+        """Tries a channel with fewer tokens and other room; keeps it if every demand is still met."""
         before, self.channels[pair] = self.channels[pair], channel
         made = None if room is None else self._of([room])
         if made is None or made.met(np.arange(made.sources.size), made.latest):

@@ -74,7 +74,7 @@ class _Rows:
         return self.column(result)
 
     def merge(self, names: Iterable[str], index: Array, some: _Rows) -> None:
-        """Copy scalars back from some of the visits."""
+        """Copies scalars back from some of the visits."""
         for name in names:
             if name in some.values:
                 value = self.column(self.values.get(name, 0)).copy()
@@ -136,7 +136,7 @@ class Sample:
 
 
 def follow(program: Program, values: Mapping[str, int], reach: int = 1) -> Sample:
-    """Follow a program without `while`; a larger `reach` follows that many times more iterations.
+    """Follows a program without `while`; a larger `reach` follows that many times more iterations.
 
     Raises `IRError` for a run-time failure and for a missing parameter.
     """
@@ -160,7 +160,7 @@ class _Follower:
     period: dict[Path, int] = field(default_factory=dict)
 
     def body(self, body: Sequence[Statement], path: Path, rows: _Rows) -> None:
-        """Follow statements in sequence."""
+        """Follows statements in sequence."""
         for position, s in enumerate(body):
             self._pass(Gap(path, position), rows)
             match s:
@@ -187,7 +187,7 @@ class _Follower:
         self.gaps[gap].append(_Rows(**vars(rows) | {"values": dict(rows.values)}))
 
     def loop(self, s: For, path: Path, rows: _Rows) -> None:
-        """Follow first and last iterations, for all visits at once or, with scalars, one by one."""
+        """Follows first and last iterations, for all visits at once or, with scalars, one by one."""
         start, stop, step = (rows.of(e, s.where) for e in (s.start, s.stop, s.step))
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
@@ -283,7 +283,7 @@ class _Layout:
     loops: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
 
     def block(self, body: Sequence[Statement], path: Path, around: tuple[Path, ...]) -> int:
-        """Lay out a block and return its duration."""
+        """Lays out a block and returns its duration."""
         time = 0
         for position, s in enumerate(body):
             self.at[Gap(path, position)] = time

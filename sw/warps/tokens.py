@@ -177,7 +177,7 @@ class World:
         self.tokens = functools.lru_cache(maxsize=128)(self._tokens)
 
     def add(self, sites: Iterable[SyncSite]) -> None:
-        """Find out when control passes these sites, if that is not known yet."""
+        """Finds out when control passes these sites, if that is not known yet."""
         for site in (s.once for s in sites):
             if site in self.passes:
                 continue

@@ -57,7 +57,7 @@ class Unrolled:
         return dataclasses.replace(program, body=replaced(program.body, named))
 
     def fits(self, config: MachineConfig) -> None:
-        """Raise `InputError` if the operations alone exceed the instruction memory of a warp."""
+        """Raises `InputError` if the operations alone exceed the instruction memory of a warp."""
         by_warp: defaultdict[int | None, list[str]] = defaultdict(list)
         for s in instructions(self.program):
             by_warp[s.warp].append(self.name(s.label))
@@ -126,7 +126,7 @@ class _Unroller:
     def body(
         self, body: tuple[Statement, ...], known: dict[str, Expr], iteration: tuple[int, ...]
     ) -> tuple[Statement, ...]:
-        """Unroll statements in one iteration of the enclosing loops, and update `known`."""
+        """Unrolls statements in one iteration of the enclosing loops, and updates `known`."""
         made: list[Statement] = []
         for s in body:
             match s:
@@ -215,6 +215,6 @@ class _Unroller:
 
 
 def _meet(known: dict[str, Expr], then: Mapping[str, Expr], other: Mapping[str, Expr]) -> None:
-    """Restrict what is known to what both sides agree on."""
+    """Restricts what is known to what both sides agree on."""
     known.clear()
     known.update((name, value) for name, value in then.items() if other.get(name) == value)

@@ -42,7 +42,7 @@ _HALF = 0.5
 
 
 def fixed(importer: Importer, node: OnnxNode, value: Value) -> FixedPoint:
-    """Convert a real value to fixed point, appended to the network if it is not there yet.
+    """Converts a real value to fixed point, appended to the network if it is not there yet.
 
     Raises `InputError` if its range is not known or it has no form in fixed point.
     """

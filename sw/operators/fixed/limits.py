@@ -74,7 +74,7 @@ def extended(handler: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _all_or_nothing(importer: Importer) -> Iterator[None]:
-    """Undo all additions if the block fails."""
+    """Undoes all additions if the block fails."""
     held: tuple[dict[Any, Any], ...] = (importer.points, importer.accuracy)
     operators, counts = len(importer.operators), [len(known) for known in held]
     try:
@@ -162,7 +162,7 @@ def _known(importer: Importer, value: Value) -> Bound | None:
 
 
 def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) -> None:
-    """Check that the error before a QuantizeLinear is small compared with its step."""
+    """Checks that the error before a QuantizeLinear is small compared with its step."""
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:

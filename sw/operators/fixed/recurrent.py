@@ -29,7 +29,7 @@ _ROOM = 1 / 16
 
 
 def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
-    """Import a layer as the smaller operators that it consists of.
+    """Imports a layer as the smaller operators that it consists of.
 
     Raises `InputError` if the errors of all steps are too large for the range of a state.
     """
@@ -57,7 +57,7 @@ def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
 
 
 def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
-    """Import a node that a layer is written with."""
+    """Imports one of the nodes that a layer consists of."""
     if part.op == "Concat":
         rows = [importer.values.get(name) for name in part.inputs]
         points = [row for row in rows if isinstance(row, FixedPoint)]
