@@ -41,12 +41,12 @@ from sw.passes import Stage, configured, run
 
 #: From a graph to a graph that the machine can execute.
 GRAPH_STAGES = (Legalise(),)
-#: From operators that follow each other to a tile program.
+#: From consecutive operators to a tile program.
 OPERATOR_STAGES = (
-    Tile(),  # operators -> tiles, addresses, loops of the CGRA
+    Tile(),  # operators -> tiles, addresses, CGRA loops
     Emit(),  # -> one sequential tile program
 )
-#: From a tile program to a program of the machine.
+#: From a tile program to machine code.
 PROGRAM_STAGES = (
     RemoveDeadStores(),
     AssignWarps(),  # -> the same with waits and signals
@@ -55,13 +55,13 @@ PROGRAM_STAGES = (
     Generate(),  # -> instruction words
 )
 PIPELINE = (*GRAPH_STAGES, *OPERATOR_STAGES, *PROGRAM_STAGES)
-#: Blockings of a single product that are looked at where the machine cannot hold the program of the best one.
+#: Most alternative blockings of a single product that are tried if the best one's program does not fit.
 ALTERNATIVES = 64
-#: Words of a warp by the operands of its operations, as they mostly are in large networks. A program that by
-#: this needs an instruction memory that is `SURELY` times as large is cut without trying.
+#: Instruction words of a warp per operand of its operations, as usual in large networks. If this estimate
+#: exceeds the instruction memory `SURELY` times, the program is split without trying.
 WORDS_PER_OPERAND, SURELY = 2.5, 2.0
 
-#: Sees what a stage made: its name, and the program, or a graph's text.
+#: Called with each stage's name and its result: the program, or a graph's text.
 Observer = Callable[[str, "Program | str"], None]
 Step = HostOperator | Compiled
 
@@ -70,7 +70,7 @@ Step = HostOperator | Compiled
 def compile_network(
     network: Network, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> tuple[Step, ...]:
-    """Compile a network into steps: programs of the machine, and host operators between them.
+    """Compiles a network into steps: programs of the machine, and host operators between them.
 
     `after` is called with the result of each stage. `options` are fields of stages: `bandwidth`, `blockings`,
     `memory`, `strategy`, `synchronise`. Raises `OperatorsError` for all operators that the machine cannot
@@ -86,7 +86,7 @@ def compile_network(
             continue
         group = Group(legal.network, operators, config)
         try:
-            # Once something is refused, only what else is refused matters.
+            # Once an operator is refused, only further refusals matter.
             steps += [] if refused and driver.run(OPERATOR_STAGES[:1], group) else driver.programs(group)
         except OperatorsError as error:
             refused += error.refused
@@ -113,7 +113,7 @@ def executes(network: Network, names: Collection[str], config: MachineConfig) ->
 def compile_tile_program(
     program: Program, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> MachineCode:
-    """Compile a hand-written tile program; `after` and `options` are as in `compile_network`.
+    """Compiles a hand-written tile program; `after` and `options` are as in `compile_network`.
 
     Raises `InputError` if registers, loop depth, channels or instruction memory are exceeded.
     """
@@ -177,7 +177,7 @@ class _Driver:
             return None
 
     def _program(self, group: Group, **options: Any) -> Compiled:
-        """Run all stages for operators that become one program."""
+        """Runs all stages for operators that become one program."""
         self.seconds = {}
         program: TileProgram = self.run(OPERATOR_STAGES, group, **options)
         tiled = program.tiled
@@ -191,7 +191,7 @@ class _Driver:
             if isinstance(error, ProgramTooLongError):
                 raise _TooMuchError(str(error), error.times) from None
             if any(isinstance(part, LoweredLoop) for part in tiled.parts):
-                # Steps one by one nest one loop less.
+                # Unrolling the steps nests one loop less.
                 return self._program(group, **options, loops=False)
             raise _TooMuchError(str(error)) from None
         made = code.origin

@@ -16,8 +16,8 @@ class Convolution:
     """Y[n, o, r, c] = sum of (W[o, i, kr, kc] - zero_a) * (X[n, i, y, x] - zero_b), in int32.
 
     As for a product, operand A is the weights [out, in / groups, kernel rows, kernel columns] and B the
-    images [images, channels, rows, columns]; pixels outside of the image count as `zero_b`. Raises
-    `InputError` for sizes that do not make a convolution, types or zero points that do not fit.
+    images [images, channels, rows, columns]; pixels outside the image count as `zero_b`. Raises
+    `InputError` for sizes that do not make a convolution, and for invalid types or zero points.
     """
 
     images: int
@@ -92,7 +92,7 @@ class Convolution:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates, those with padding included."""
+        """Number of multiply-accumulates, including those on padding."""
         return self.images * self.groups * self.m * self.k * self.n
 
     def __str__(self) -> str:
@@ -104,12 +104,12 @@ class Convolution:
         return text + (f" in {self.groups} groups" if self.groups > 1 else "")
 
     def check(self, a: np.ndarray, b: np.ndarray) -> None:
-        """Raise `InputError` unless the arrays have the shapes and types of weights and images."""
+        """Raises `InputError` unless the arrays have the shapes and types of weights and images."""
         check_operand("W", a, self.type_a, self.shape_a)
         check_operand("X", b, self.type_b, self.shape_b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The convolution by NumPy, int32; sums wrap at 32 bits as the machine's do.
+        """Computes the convolution with NumPy in int32; sums wrap at 32 bits, as on the machine.
 
         Computed in float64, which is exact here: no sum reaches 2^53 for depths below 1.3e11.
         """
@@ -127,5 +127,5 @@ class Convolution:
         return exact
 
     def random(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and images over the whole range of their types."""
+        """Draws weights and images over the whole range of their types."""
         return drawn(rng, self.type_a, self.shape_a), drawn(rng, self.type_b, self.shape_b)

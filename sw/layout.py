@@ -9,20 +9,21 @@ import numpy as np
 
 from hw.errors import InputError
 
-#: Bytes of memory of a simulated machine: what 32 bits address but the last MiB, which answers with an error.
+#: Bytes of memory of a simulated machine: all that 32 bits address except the last MiB, which responds with
+#: an error.
 MEMORY_BYTES = (1 << 32) - (1 << 20)
 MIDDLE = 1 << 31
-#: Tensors start at multiples of this, with at least one page of nothing before each.
+#: Tensors are aligned to this, with at least one unused page before each.
 PAGE = 4096
-#: Where tensors may lie.
+#: The addresses available to tensors.
 MEMORY = range(PAGE, MEMORY_BYTES)
-#: Padding bytes hold this value, so that a result that depends on them is wrong rather than lucky.
+#: Value of padding bytes, so that a result that depends on them is wrong rather than right by luck.
 GARBAGE = 0xA5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """An array in memory, from `address` on: rows of `row` elements start `pitch` bytes apart."""
+    """An array in memory at `address`: rows of `row` elements start `pitch` bytes apart."""
 
     name: str
     address: int
@@ -48,19 +49,19 @@ class Placement:
 
     @property
     def size(self) -> int:
-        """Bytes, padding behind the last row included."""
+        """Size in bytes, including the padding after the last row."""
         return self.rows * self.pitch
 
     def offset(self, element: int) -> int:
-        """Bytes from the start of the array to an element, or those that such a step moves on.
+        """Offset of an element in bytes, or the length in bytes of a step of that many elements.
 
-        A step across rows of an array with padding must be a whole number of rows.
+        A step across rows of a padded array must be a whole number of rows.
         """
         rows, column = divmod(element, self.row)
         return rows * self.pitch + column * self.itemsize
 
     def image(self, array: np.ndarray) -> np.ndarray:
-        """The bytes as they lie in memory, padding included (uint8)."""
+        """The bytes of the array in memory, including padding (uint8)."""
         if array.shape != self.shape or array.dtype != self.dtype:
             raise InputError(
                 f"{self.name} must be {self.dtype} of shape {list(self.shape)}, "
@@ -72,13 +73,13 @@ class Placement:
         return out.reshape(-1)
 
     def extract(self, data: np.ndarray) -> np.ndarray:
-        """The array out of the bytes that lie in memory (inverse of `image`)."""
+        """Extracts the array from its bytes in memory (inverse of `image`)."""
         rows = data.reshape(self.rows, self.pitch)[:, : self.row * self.itemsize]
         return np.ascontiguousarray(rows).view(self.dtype).reshape(self.shape)
 
 
 def coalesce(batch: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Batch axes as (count, bytes per step of each tensor), neighbours merged where all tensors allow it."""
+    """Batch axes as (count, bytes per step of each tensor), merging adjacent ones if all tensors allow it."""
     axes: list[tuple[int, tuple[int, ...]]] = []
     for count, step in zip(batch, zip(*steps, strict=True), strict=True):
         if count == 1:
@@ -91,13 +92,13 @@ def coalesce(batch: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> list
 
 
 def clear_of_middle(address: int, size: int) -> int:
-    """Where so many bytes may start, at or above an address, that do not cross the middle of the memory.
+    """The first address, at or above `address`, at which `size` bytes do not cross the middle of the memory.
 
-    Programs count addresses in 32 bits with a sign, which changes there.
+    Programs compute addresses as signed 32-bit numbers, and the sign changes there.
     """
     return MIDDLE if address < MIDDLE < address + size else address
 
 
 def round_up(value: int, multiple: int) -> int:
-    """The next multiple at or above."""
+    """Rounds up to a multiple."""
     return -(-value // multiple) * multiple

@@ -1,8 +1,8 @@
 """The pass manager: lists of stages, and passes over tile programs by name.
 
 A stage is a frozen dataclass whose fields are its options, and a pure function from its input to its output;
-the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run` is
-how the compiler, `heald opt`, `--print-after-all` and the times per stage come about.
+the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run`
+serves the compiler, `heald opt`, `--print-after-all` and the timing of stages.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sw.ir.scope import retype
 
 @runtime_checkable
 class Stage(Protocol):
-    """One step of a compilation: a name, and what it makes of its input."""
+    """One step of a compilation: a name, and a function from input to output."""
 
     name: ClassVar[str]
 
     def __call__(self, value: Any, /) -> Any:
-        """The output of the stage."""
+        """Returns the output of the stage."""
 
 
 S = TypeVar("S")
-#: Sees a stage, what it has made, and the seconds that it took.
+#: Called with a stage, its output and the seconds it took.
 After = Callable[[Stage, Any, float], None]
 
 #: The passes by name, as `heald opt` takes them.
@@ -41,7 +41,7 @@ PASSES: dict[str, type[Stage]] = {
 
 
 def run(stages: Sequence[Stage], value: Any, after: After | None = None) -> Any:
-    """Run stages one after the other; `after` sees what each has made. Programs are typed anew."""
+    """Runs stages in sequence; `after` is called with each output. Types of programs are recomputed."""
     for stage in stages:
         begin = time.perf_counter()
         value = stage(value)
@@ -53,12 +53,12 @@ def run(stages: Sequence[Stage], value: Any, after: After | None = None) -> Any:
 
 
 def summary(stage: Stage | type[Stage]) -> str:
-    """What a stage does, in one line."""
+    """A one-line description of a stage."""
     return (inspect.getdoc(stage) or "").partition("\n")[0]
 
 
 def named(names: str | Sequence[str], **options: int) -> list[Stage]:
-    """The passes of these names (or of a list with commas), with those of the options that they have.
+    """Makes passes from their names (or a comma-separated list), with the options that apply to each.
 
     Raises `InputError` for unknown names.
     """
@@ -71,7 +71,7 @@ def named(names: str | Sequence[str], **options: int) -> list[Stage]:
 
 
 def configured(stages: Sequence[S], options: Mapping[str, Any]) -> list[S]:
-    """Stages with those of the options that are fields of them."""
+    """Sets those options of stages that are fields of theirs."""
     made = []
     for stage in stages:
         own = {field.name for field in dataclasses.fields(stage)}  # type: ignore[arg-type]

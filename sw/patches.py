@@ -1,4 +1,4 @@
-"""Geometry of a two-dimensional convolution, and of the part of an image that a tile of outputs covers."""
+"""Geometry of a two-dimensional convolution, and of the image region that a tile of outputs covers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """Pixels from the first to the last that a kernel covers."""
+        """Pixels from the first to the last one that a kernel covers."""
         return (self.kernel - 1) * self.dilation + 1
 
     @property
     def outputs(self) -> int:
-        """Outputs along the axis; below 1 where the kernel does not fit the padded image."""
+        """Number of outputs along the axis; below 1 if the kernel does not fit the padded image."""
         return (self.size + self.before + self.after - self.reach) // self.stride + 1
 
     @property
     def used(self) -> int:
-        """Pixels along the axis that any output uses."""
+        """Number of pixels along the axis that any output uses."""
         places = {
             r * self.stride + i * self.dilation for r in range(self.outputs) for i in range(self.kernel)
         }
         return sum(0 <= place - self.before < self.size for place in places)
 
     def read(self, tile: int) -> int:
-        """Pixels along the axis that tiles of so many outputs span, padding left out, all tiles together."""
+        """Pixels without padding that tiles of `tile` outputs cover, summed over all tiles."""
         read = 0
         for first in range(0, self.outputs, tile):
             start = first * self.stride - self.before
@@ -44,7 +44,7 @@ class Axis:
         return read
 
     def span(self, outputs: int) -> int:
-        """Pixels, padding included, that so many successive outputs cover."""
+        """Pixels, including padding, that `outputs` consecutive outputs cover."""
         return (outputs - 1) * self.stride + self.reach
 
 
@@ -58,15 +58,15 @@ class Patches:
 
     @property
     def outputs(self) -> int:
-        """Outputs of one channel."""
+        """Number of outputs of one channel."""
         return self.rows.outputs * self.cols.outputs
 
     @property
     def kernel(self) -> int:
-        """Elements of the kernel, which are depth steps of one channel."""
+        """Number of kernel elements, which are the depth steps of one channel."""
         return self.rows.kernel * self.cols.kernel
 
     @property
     def pixels(self) -> int:
-        """Pixels of all channels."""
+        """Number of pixels of all channels."""
         return self.rows.size * self.cols.size * self.channels

@@ -18,9 +18,9 @@ TYPES = {t.name: t for t in (INT8, UINT8)}
 class Product:
     """C[..., m, n] = sum over k of (A[..., m, k] - zero_a) * (B[..., k, n] - zero_b), in int32.
 
-    `type_a` and `type_b` are `int8` or `uint8`. A transposed operand is stored [k, m] or [n, k]. The
+    `type_a` and `type_b` are `int8` or `uint8`. A transposed operand is stored as [k, m] or [n, k]. The
     batches are the axes before the matrix; they broadcast as in NumPy. Raises `InputError` for sizes
-    below 1, types or zero points that do not fit, batches that do not broadcast.
+    below 1, invalid types or zero points, and batches that do not broadcast.
     """
 
     m: int
@@ -65,12 +65,12 @@ class Product:
 
     @property
     def shape_a(self) -> tuple[int, ...]:
-        """Shape of A as it is stored."""
+        """Shape of A as stored."""
         return (*self.batch_a, *((self.k, self.m) if self.transposed_a else (self.m, self.k)))
 
     @property
     def shape_b(self) -> tuple[int, ...]:
-        """Shape of B as it is stored."""
+        """Shape of B as stored."""
         return (*self.batch_b, *((self.n, self.k) if self.transposed_b else (self.k, self.n)))
 
     @property
@@ -80,7 +80,7 @@ class Product:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the product."""
+        """Number of multiply-accumulates."""
         return math.prod(self.batch) * self.m * self.k * self.n
 
     def __str__(self) -> str:
@@ -89,12 +89,12 @@ class Product:
         return f"{batch}·({core})" if batch else core
 
     def check(self, a: np.ndarray, b: np.ndarray) -> None:
-        """Raise `InputError` unless the arrays have the shapes and types of the operands as stored."""
+        """Raises `InputError` unless the arrays have the shapes and types of the operands as stored."""
         check_operand("A", a, self.type_a, self.shape_a)
         check_operand("B", b, self.type_b, self.shape_b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The product by NumPy, int32, from operands as stored; sums wrap at 32 bits as the machine's do.
+        """Computes the product with NumPy in int32, from operands as stored; sums wrap as on the machine.
 
         Computed in float64, which is exact here: no sum reaches 2^53 for k below 1.3e11.
         """
@@ -105,12 +105,12 @@ class Product:
         return exact
 
     def random(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Operands over the whole range of their types."""
+        """Draws operands over the whole range of their types."""
         return drawn(rng, self.type_a, self.shape_a), drawn(rng, self.type_b, self.shape_b)
 
 
 def check_operand(name: str, array: np.ndarray, kind: str, shape: tuple[int, ...]) -> None:
-    """Raise `InputError` unless the array has that type and shape."""
+    """Raises `InputError` unless the array has this type and shape."""
     if array.dtype != kind or array.shape != shape:
         raise InputError(
             f"{name} must be {kind} of shape {list(shape)}, not {array.dtype} of {list(array.shape)}"
@@ -118,5 +118,5 @@ def check_operand(name: str, array: np.ndarray, kind: str, shape: tuple[int, ...
 
 
 def drawn(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """An array over the whole range of its type."""
+    """Draws an array over the whole range of its type."""
     return rng.integers(*TYPES[kind].limits, shape, kind, endpoint=True)

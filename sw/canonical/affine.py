@@ -1,7 +1,7 @@
-"""Expressions as linear sums: factors of variables, substitution with folding, a sorted form.
+"""Expressions as linear sums: coefficients of variables, substitution with folding, sorted form.
 
-Addition, subtraction and multiplication are those of 32 bits, which form a ring: what is regrouped here keeps
-its value whether or not a part of it wraps.
+Addition, subtraction and multiplication are modulo 2^32, which is a ring, so regrouping keeps the value
+whether or not a part wraps.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ ZERO, ONE = Const(0), Const(1)
 
 
 def plus(left: Expr, right: Expr) -> Expr:
-    """A sum, folded where it is simple."""
+    """Returns left + right, folded if simple."""
     return fold(Op.ADD, left, right)
 
 
 def minus(left: Expr, right: Expr) -> Expr:
-    """A difference, folded where it is simple."""
+    """Returns left - right, folded if simple."""
     return ZERO if left == right else fold(Op.SUB, left, right)
 
 
 def times(left: Expr, right: Expr) -> Expr:
-    """A product, folded where it is simple."""
+    """Returns left * right, folded if simple."""
     return ZERO if ZERO in (left, right) else fold(Op.MUL, left, right)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def factor(expr: Expr, variable: str) -> Expr | None:
-    """By how much an expression grows with one more of a variable; None where that is not one amount."""
+    """The coefficient of a variable in an expression, or None if the expression is not linear in it."""
     found: Expr = ZERO
     for atom, scale in linear(expr).factors.items():
         by = _factor_of_atom(atom, variable)
@@ -57,13 +57,13 @@ def _factor_of_atom(atom: Expr, variable: str) -> Expr | None:
 
 
 def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with variables replaced by name, constants folded, in sorted form."""
+    """Replaces variables by name, folds constants and sorts the sums."""
     found = substitute(expr, values)
     return found if found is expr else sorted_sum(found)
 
 
 def folded(expr: Apply) -> Expr:
-    """An operator on arguments that are folded already; where nothing can trap, a product with 0 is 0."""
+    """Applies an operator to folded arguments. A product with 0 becomes 0 if nothing in it can trap."""
     args = expr.args
     match expr.op:
         case Op.ADD:
@@ -83,15 +83,15 @@ def folded(expr: Apply) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 16)
 def sorted_sum(expr: Expr) -> Expr:
-    """Every sum of more than one part in it regrouped: constant, then terms from the outermost loop inwards.
+    """Regroups every sum of more than one part: constant first, then terms from the outermost loop inwards.
 
-    So equal sums become the same expression however they came about.
+    So equal sums become the same expression, however they were written.
     """
     if not isinstance(expr, Apply):
         return expr
     args = tuple(map(sorted_sum, expr.args))
     if expr.op in (Op.DIV, Op.MOD) and args[1] == ZERO:
-        # A divisor that shows to be 0 would be refused when the program is read again.
+        # Keep a divisor that simplifies to 0: the parser would reject a literal division by 0.
         args = (args[0], expr.args[1])
     made = folded(Apply(expr.op, args))
     if not isinstance(made, Apply) or made.op not in (Op.ADD, Op.SUB, Op.MUL):
@@ -106,12 +106,12 @@ def _rank(part: tuple[Expr, int]) -> tuple[int, str]:
 
 
 def _sum(rest: int, parts: list[tuple[Expr, int]]) -> Expr:
-    """The sum, with a subtraction where a factor is below 0 and something stands before it."""
+    """Builds the sum, subtracting terms with a negative factor if another term comes first."""
     made: Expr = const(rest)
     for i, (term, scale) in enumerate(parts):
         last = i == len(parts) - 1
         if made == ZERO and scale < 0 and not last and parts[-1][1] > 0:
-            # Begin with a positive term: no subtraction from 0.
+            # Begin with a positive term, to avoid a subtraction from 0.
             return _sum(rest, [parts[-1], *parts[:-1]])
         if scale < 0 and -scale == wrap(-scale):
             made = minus(made, times(term, const(-scale)))

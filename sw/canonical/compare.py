@@ -1,8 +1,8 @@
 """Canonical form of comparisons: one orientation, reduced coefficients, tightened constants.
 
-A comparison whose sides cannot wrap says that a sum over the integers is at least 0. That sum is divided by
-the common factor of its coefficients, rounding its constant, and written with positive coefficients on both
-sides. An equality holds modulo 2^32 whether its sides wrap or not.
+A comparison whose sides cannot wrap states that a sum over the integers is non-negative. That sum is divided
+by the common factor of its coefficients, its constant is rounded, and it is written with positive
+coefficients on both sides. An equality holds modulo 2^32 whether or not its sides wrap.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, 
 from sw.ir.ranges import bounds_of_operator, may_trap
 from sw.ir.types import Kind
 
-#: Comparisons of sums with more minima than this stay whole.
+#: Comparisons of sums with more minima and maxima than this are not split.
 SPLIT = 3
 
 
 class Bound(NamedTuple):
-    """A comparison of sums over the integers: `form` at least 0, or equal to 0, or not (`op` LE, EQ, NE)."""
+    """A comparison of a sum over the integers with 0: form >= 0 (LE), form == 0 (EQ) or form != 0 (NE)."""
 
     op: Op
     form: Form
@@ -54,7 +54,7 @@ def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 14)
 def at_least_zero(form: Form) -> Expr | None:
-    """0 <= form over the integers, in core form; None if it cannot be written within 32 bits."""
+    """Returns 0 <= form over the integers, in core form; None if it cannot be written in 32 bits."""
     form = tightened(form)
     low, high = span(form)
     if low >= 0:
@@ -80,20 +80,20 @@ def at_least_zero(form: Form) -> Expr | None:
     return split if split is not None else written(Op.LE, form)
 
 
-#: Comparisons that are being taken apart: one that leads back to itself is left whole.
+#: Comparisons being split; one that leads back to itself is left whole.
 _ACTIVE: set[Form] = set()
 
 
 def tightened(form: Form) -> Form:
-    """Divided by the common factor of its products: at least 0 for the same values."""
+    """Divides by the common factor of the products; the result is non-negative for the same values."""
     return form // (form.content() or 1)
 
 
 def _isolated(form: Form, *ops: Op) -> list[tuple[Apply, int, Form]]:
-    """Atoms of these operators with coefficient 1 or -1, that, and what they are compared with.
+    """Atoms of these operators with coefficient 1 or -1: the atom, its coefficient, and the other side.
 
-    An atom that also occurs inside of another one, or a minimum whose maximum does, is none: nothing would be
-    gained, and a choice can bring it back.
+    Skips an atom that also occurs inside another one, and a minimum whose maximum does: splitting would gain
+    nothing, and a choice could bring the atom back.
     """
     found = []
     for inner, k, rest in form.applied(*ops):
@@ -105,7 +105,7 @@ def _isolated(form: Form, *ops: Op) -> list[tuple[Apply, int, Form]]:
 
 
 def _quotients(form: Form) -> list[tuple[Apply, int, Form]]:
-    """Isolated quotients by a constant above 0, of numerators that fit."""
+    """Isolated quotients by a positive constant whose numerators fit in 32 bits."""
     return [
         (q, sign, other)
         for q, sign, other in _isolated(form, Op.DIV)
@@ -114,14 +114,14 @@ def _quotients(form: Form) -> list[tuple[Apply, int, Form]]:
 
 
 def _taken_apart(form: Form) -> Expr | None:
-    """0 <= form, without the quotient, minimum or maximum that stands alone in it."""
+    """Rewrites 0 <= form without the quotient, minimum or maximum isolated in it; None if there is none."""
     for inner, sign, other in _quotients(form):
         name = "quotient at most" if sign < 0 else "quotient at least"
         found = rewrite(name, x=inner.args[0], c=inner.args[1], y=to_expr(other))
         if found is not None:
             return found
     extremes = _isolated(form, *DUAL)
-    # Each would double the comparisons.
+    # Each one doubles the number of comparisons.
     if 0 < len(extremes) <= SPLIT and small(to_expr(form)):
         inner, sign, other = extremes[0]
         name = f"{inner.op.text} at most" if sign < 0 else f"at most a {inner.op.text}"
@@ -130,7 +130,7 @@ def _taken_apart(form: Form) -> Expr | None:
 
 
 def _without_factor(op: Op, form: Form) -> Expr | None:
-    """A comparison with 0 without a factor of all products that is never 0."""
+    """Removes a factor shared by all products, if it is never 0, from a comparison with 0."""
     if form.const or not form.terms:
         return None
     for factor in form.terms[0][0]:
@@ -146,7 +146,7 @@ def _without_factor(op: Op, form: Form) -> Expr | None:
 
 
 def _without_rest(op: Op, form: Form) -> Expr | None:
-    """A comparison with 0 without summands that cannot decide it, beside multiples of larger numbers."""
+    """Removes summands too small to decide a comparison with 0 beside multiples of larger numbers."""
     for whole in dict.fromkeys((form, with_remainders(form, exact=True))):
         for g in sorted({abs(k) for _, k in whole.terms if abs(k) > 1}, reverse=True):
             x, y = whole.multiples(g)
@@ -165,12 +165,12 @@ def _without_rest(op: Op, form: Form) -> Expr | None:
 
 
 def _by_choice(op: Op, form: Form) -> Expr | None:
-    """A comparison of a choice with a side that decides it."""
+    """A comparison of a choice one of whose sides decides it."""
     view = view_choice(form)
     if view is None:
         return None
     condition, *sides = view
-    # A sum over the integers and one modulo 2^32 are the same where both lie within 32 bits.
+    # If both fit in 32 bits, the sum over the integers equals the sum modulo 2^32.
     if not fits(form) or not all(map(fits, sides)):
         return None
     known = [span(f) for f in sides]
@@ -181,7 +181,7 @@ def _by_choice(op: Op, form: Form) -> Expr | None:
 
 
 def _of_extreme(_: Op, form: Form) -> Expr | None:
-    """Equality with a minimum of two, one of which is known to be equal to the other side, or not to be."""
+    """Equality with a minimum or maximum, if one operand is known to equal the other side, or not to."""
     for inner, _sign, z in _isolated(form, *DUAL):
         name = inner.op.text
         for x, y in (inner.args, inner.args[::-1]):
@@ -200,10 +200,10 @@ def sides(form: Form) -> tuple[Form, Form]:
 
 
 def written(op: Op, form: Form) -> Expr | None:
-    """0 <= form or form == 0 with two sides of 32 bits; None where they would not fit."""
+    """Writes 0 <= form or form == 0 with two sides of 32 bits; None if they do not fit."""
     right, left = sides(form)
     if op is Op.EQ:
-        # x == 3 and x == y: what is positive on the left, a constant alone on the right.
+        # x == 3 and x == y: the positive part goes to the left, a lone constant to the right.
         left, right = right, left
     elif form.const == -1 and left.terms and right.terms:
         left, op = left.varying, Op.LT
@@ -211,13 +211,13 @@ def written(op: Op, form: Form) -> Expr | None:
 
 
 def signed(form: Form) -> Form:
-    """The form or its negative, so that its first product has a positive coefficient."""
+    """The form or its negative, whichever has a positive first coefficient."""
     return -form if form.terms and form.terms[0][1] < 0 else form
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def equal_zero(form: Form) -> Expr | None:
-    """Form == 0 over the integers, in core form; None if it cannot be written within 32 bits."""
+    """Returns form == 0 over the integers, in core form; None if it cannot be written in 32 bits."""
     if form.constant is not None:
         return truth(form.const == 0)
     if form.common != form.content():
@@ -244,7 +244,7 @@ def equal_zero(form: Form) -> Expr | None:
 
 @builder(Op.EQ)
 def build_equal(a: Expr, b: Expr) -> Expr:
-    """A == b."""
+    """Returns a == b in core form."""
     if a.kind is Kind.BOOL:
         return _equal_truths(a, b)
     if may_trap(a) or may_trap(b):
@@ -271,7 +271,7 @@ def _equal_truths(a: Expr, b: Expr) -> Expr:
         return apply(Op.EQ, a, b)
     if a == b:
         return TRUE
-    # Of each and its negation the one that comes first.
+    # Of each operand and its negation, take the one that sorts first.
     first = [min(x, build(Op.NOT, x), key=key) for x in (a, b)]
     op = Op.EQ if (first[0] == a) == (first[1] == b) else Op.NE
     return truth(op is Op.EQ) if first[0] == first[1] else Apply(op, tuple(sorted(first, key=key)))
@@ -279,7 +279,7 @@ def _equal_truths(a: Expr, b: Expr) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 15)
 def bound_of(expr: Expr) -> Bound | None:
-    """What a comparison in core form says of a sum over the integers; None where its sides can wrap."""
+    """The sum over the integers that a core-form comparison bounds; None if its sides may wrap."""
     if not isinstance(expr, Apply) or expr.op not in (Op.LT, Op.LE, Op.EQ, Op.NE):
         return None
     if expr.args[0].kind is Kind.BOOL or may_trap(expr):
@@ -293,7 +293,7 @@ def bound_of(expr: Expr) -> Bound | None:
 
 
 def of_bound(bound: Bound) -> Expr | None:
-    """A comparison in core form; None if it cannot be written within 32 bits."""
+    """Writes a bound as a core-form comparison; None if it cannot be written in 32 bits."""
     if bound.op is Op.LE:
         return at_least_zero(bound.form)
     found = equal_zero(bound.form)

@@ -22,7 +22,7 @@ from sw.ir.types import Kind
 
 @builder(Op.SELECT)
 def build_choice(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """`a if condition else b`."""
+    """Returns `a if condition else b` in core form."""
     if isinstance(condition, Const):
         return a if condition.value else b
     opposite = negate(condition)
@@ -45,7 +45,7 @@ def build_choice(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 15)
 def conditions_in(expr: Expr) -> frozenset[Expr]:
-    """The conditions of all choices in an expression."""
+    """The conditions of all selects in an expression."""
     found = frozenset().union(*(conditions_in(a) for a in expr.arguments))
     if isinstance(expr, Apply) and expr.op is Op.SELECT:
         found |= {expr.args[0]}
@@ -53,7 +53,7 @@ def conditions_in(expr: Expr) -> frozenset[Expr]:
 
 
 def decided(expr: Expr, condition: Expr, holds: bool) -> Expr:
-    """An expression without its choices by a condition that is known to hold or not."""
+    """Simplifies the selects in an expression whose condition is known to hold, or not to."""
     return _decided(expr, {condition: holds, negate(condition): not holds})
 
 
@@ -67,7 +67,7 @@ def _decided(expr: Expr, known: dict[Expr, bool]) -> Expr:
 
 
 def _sides(expr: Expr) -> Sequence[Expr] | None:
-    """Condition and sides of a choice, also of a sum with one choice in it."""
+    """Condition and sides of a select, or of a sum with one select in it."""
     if isinstance(expr, Apply) and expr.op is Op.SELECT:
         return expr.args
     if expr.kind is Kind.BOOL or may_trap(expr):
@@ -77,7 +77,7 @@ def _sides(expr: Expr) -> Sequence[Expr] | None:
 
 
 def merged_choices(p: Expr, a: Expr, b: Expr, inside: Sequence[Sequence[Expr] | None]) -> Expr | None:
-    """One choice for a nested one that gives the same value on two paths; `inside`: the sides as choices."""
+    """Merges a nested select that gives the same value on two paths; `inside` are the sides as selects."""
     for nested, outside, ways in ((inside[1], a, ("or", "or not")), (inside[0], b, ("not or", "and"))):
         if nested is None or outside not in nested[1:]:
             continue
@@ -90,7 +90,7 @@ def merged_choices(p: Expr, a: Expr, b: Expr, inside: Sequence[Sequence[Expr] | 
 
 
 def _of_truths(p: Expr, a: Expr, b: Expr) -> Expr | None:
-    """A choice of truth values with a constant side is a connective."""
+    """Turns a select of truth values with a constant side into a connective."""
     for side, other, if_true, if_false in ((a, b, "or", "not and"), (b, a, "not or", "and")):
         if isinstance(side, Const):
             return rewrite(f"choice is {if_true if side.value else if_false}", p=p, q=other)
@@ -98,11 +98,11 @@ def _of_truths(p: Expr, a: Expr, b: Expr) -> Expr | None:
 
 
 def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
-    """The smaller or larger of the two sides."""
+    """Recognises a minimum or maximum of the two sides."""
     if not isinstance(condition, Apply) or condition.op not in (Op.LT, Op.LE, Op.EQ, Op.NE):
         return None
     if conditions_in(a) or conditions_in(b):
-        # To compare choices would build choices, and so on.
+        # Comparing selects would build selects, without end.
         return None
     for name in ("choice is min", "strict choice is min", "choice is max", "strict choice is max"):
         if instantiate(BY_NAME[name].left.arguments[0], {"x": a, "y": b}) == condition:
@@ -111,7 +111,7 @@ def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
 
 
 def _take_out(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """Takes out what both sides share: of every product the smaller coefficient, then the common factor."""
+    """Factors out what both sides share: of each product the smaller coefficient, then the common factor."""
     forms = to_form(a), to_form(b)
     shift = lowest(forms)
     sides = [(f - shift).wrapped() for f in forms]

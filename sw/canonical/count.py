@@ -1,4 +1,4 @@
-"""The cost of a program on the warp sequencer: instructions, executed scalar operations, registers."""
+"""Cost of a program on the warp sequencer: instructions, executed scalar operations, registers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NOT_SCALAR = ("wait", "signal", "halt", GENERIC)
 
 @dataclass(frozen=True)
 class Counts:
-    """Static and executed counts of a program.
+    """Static and dynamic counts of a program.
 
-    `instructions` are all that it takes on the sequencer, `scalar_static` those of them that are neither
-    operations of engines nor `wait`, `signal` or `halt`. `scalar_executed` and `scalar_turns` count these as
-    they are executed: by the number of steps of loops, where it is known, or that which is taken for it
+    `instructions` counts all instructions on the sequencer. `scalar_static` counts those that are neither
+    engine operations nor `wait`, `signal` or `halt`; `scalar_executed` and `scalar_turns` weight them by how
+    often they execute, from known or assumed trip counts and branch probabilities
     (`sw.codegen.loops.expected_trips`, `likelihood`). `registers` includes r0.
     """
 
@@ -30,17 +30,17 @@ class Counts:
     registers: int
 
     def as_dict(self) -> dict[str, int | float]:
-        """By name; whole numbers without a point."""
+        """The counts by name; whole numbers as integers."""
         return {name: _whole(value) for name, value in asdict(self).items()}
 
 
 def count(program: Program) -> Counts:
-    """Count a program as if one warp executed all of it; raises `InputError` for a `while`."""
+    """Counts a program as if one warp executed all of it. Raises `InputError` for a `while`."""
     return count_code(lower(program))
 
 
 def count_code(code: Code) -> Counts:
-    """Count operations."""
+    """Counts lowered code."""
     scalar = [o for o in code.operations if is_scalar(o)]
     return Counts(
         instructions=len(code.operations),
@@ -52,7 +52,7 @@ def count_code(code: Code) -> Counts:
 
 
 def is_scalar(o: VirtualInstruction) -> bool:
-    """Whether an operation is work of the scalar unit alone."""
+    """Whether an operation occupies only the scalar unit."""
     return o.name not in _NOT_SCALAR and isa.INSTRUCTIONS[o.name].engine is None
 
 

@@ -1,8 +1,8 @@
 """Writes canonical expressions as cheap code: sorted by rank, grouped to the left.
 
-Constants come first, then what no loop changes, then what the outermost loop changes, and so on: each
-prefix of a sum does not change in any deeper loop. A sum can be written in several ways
-(`sw.canonical.variants`): the first of the cheapest is taken. It reads back as the same core form.
+Constants come first, then loop-invariant terms, then what the outermost loop changes, and so on. So each
+prefix of a sum is invariant in all deeper loops. A sum may have several spellings (`sw.canonical.variants`);
+the first of the cheapest is taken. The result reads back as the same core form.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, co
 from sw.ir.ranges import may_trap
 from sw.ir.types import LOW, Kind
 
-#: Ways to write a sum that are written in full, of those that are one step away.
+#: Number of variants, of those one step away, that are written in full.
 FULL = 2
-#: Sums of more terms are written in one way only.
+#: Longer sums are written in one way only.
 WIDE = 12
 
 
 def emit(expr: Expr) -> Expr:
-    """An expression in core form, as it is written out."""
+    """Writes out an expression in core form."""
     return _SEARCHING.expr(expr)
 
 
 class _Writer:
-    """Writes expressions. Ways to write a sum are compared with their parts written without a search."""
+    """Writes expressions. Variants of a sum are compared without searching for variants of their parts."""
 
     def __init__(self, search: bool):
         self.search = search
@@ -45,7 +45,7 @@ class _Writer:
         self.form = functools.lru_cache(maxsize=1 << 16)(self._form)
 
     def _expr(self, expr: Expr) -> Expr:
-        """An expression in core form, as it is written out."""
+        """Writes out an expression in core form."""
         if isinstance(expr, Const | Var):
             return expr
         assert isinstance(expr, Apply)
@@ -56,7 +56,7 @@ class _Writer:
         return self.operator(expr)
 
     def operator(self, expr: Apply) -> Expr:
-        """An operator on emitted operands."""
+        """Writes an operator on emitted operands."""
         if expr.op in (Op.MIN, Op.MAX):
             return self.extreme(expr)
         if expr.op in (Op.AND, Op.OR):
@@ -66,14 +66,14 @@ class _Writer:
         return Apply(expr.op, tuple(self.expr(a) for a in expr.args))
 
     def extreme(self, expr: Apply) -> Expr:
-        """A minimum; of quotients by one number, the quotient of the minimum."""
+        """Writes a minimum or maximum; for quotients by one number, as the quotient of the minimum."""
         args = operands(expr.op, expr)
         written = [v for a in args for v in operands(expr.op, self.expr(a))]
         numbers = [v.value for v in written if isinstance(v, Const)]
         if len(numbers) > 1:
             number = const(functools.reduce(expr.op.meaning, numbers))
             written = [number, *(v for v in written if not isinstance(v, Const))]
-        # As they are written: core form sorts sums by their first summands.
+        # Sort by the emitted form: core form sorts sums by their first summands.
         found = chain(expr.op, sorted(written, key=key))
         parts = quotient_of(expr)
         if parts is None or may_trap(expr):
@@ -81,7 +81,7 @@ class _Writer:
         return _cheapest([self.expr(apply(Op.DIV, *map(to_expr, parts))), found])
 
     def connective(self, expr: Apply) -> Expr:
-        """Conditions; those that compare one value with several, with the smallest or largest of them."""
+        """Writes a connective; merges comparisons of one value with several into one with their extreme."""
         found = [self.expr(a) for a in operands(expr.op, expr)]
         while not may_trap(expr):
             pairs = itertools.combinations(found, 2)
@@ -93,7 +93,7 @@ class _Writer:
         return chain(expr.op, found)
 
     def _form(self, form: Form) -> Expr:
-        """A sum of products, as cheap as is known."""
+        """Writes a sum of products in the cheapest way found."""
         found = [self.plain(f) for f in dict.fromkeys((with_remainders(form), form))]
         wide = not self.search or len(form.terms) > WIDE or not small(to_expr(form))
         ways = {} if wide else dict.fromkeys(variants(form))
@@ -104,7 +104,7 @@ class _Writer:
         return _cheapest(found)
 
     def plain(self, form: Form) -> Expr:
-        """A sum of its terms, or a product with a factor that they share."""
+        """Writes a sum of its terms, or a product with a factor they share."""
         groups: dict[int, list[Term]] = {}
         for monomial, coefficient in form.terms:
             groups.setdefault(monomial_key(monomial)[0], []).append((monomial, coefficient))
@@ -118,7 +118,7 @@ class _Writer:
         return _cheapest(found)
 
     def sum(self, constant: int, groups: Sequence[Form]) -> Expr:
-        """The constant and what each group comes to; what is negative before all else is subtracted later."""
+        """Writes the constant plus each group's sum; leading negative parts are subtracted later."""
         found: Expr | None = const(constant) if constant or not groups else None
         owed: Expr | None = None
         for group in groups:
@@ -135,7 +135,7 @@ class _Writer:
         return found
 
     def factored(self, form: Form) -> list[tuple[Expr, bool]]:
-        """Summands, common factors outside, positive ones first: value and whether negative."""
+        """The summands as (value, negative), common factors pulled out, positive ones first."""
         shared = _most_shared(form)
         if shared is None:
             found = [self.product(m, c) for m, c in form.terms]
@@ -156,19 +156,19 @@ class _Writer:
         return chain(Op.MUL, factors if magnitude == 1 else [const(magnitude), *factors]), negative
 
     def atom(self, expr: Expr) -> Expr:
-        """A factor: emitted, where it is no sum that has stayed a factor already."""
+        """Writes a factor; a quotient, select or extreme is not rewritten as a sum again."""
         if isinstance(expr, Apply) and expr.op in (Op.DIV, Op.SELECT, Op.MIN, Op.MAX):
             return self.operator(expr)
         return self.expr(expr)
 
     def comparison(self, expr: Apply) -> Expr:
-        """A comparison, as cheap as is known; of those, what the deepest loop changes on one side."""
+        """Writes a comparison as cheaply as possible; on a tie, with the deepest loop's terms on one side."""
         bound = bound_of(expr)
         if bound is not None:
             forms = dict.fromkeys((with_remainders(bound.form, exact=True), bound.form))
             ways = [w for f in forms if f.terms for w in _relations(bound.op, f) if all(map(fits, w[1:]))]
         elif expr.op in (Op.EQ, Op.NE):
-            # Modulo 2^32 whatever stands on one side may stand on the other.
+            # Modulo 2^32, terms may move to either side.
             left, right = map(to_form, expr.args)
             form = with_remainders((left - right).wrapped())
             ways = [(op, a.wrapped(), b.wrapped()) for op, a, b in _relations(expr.op, form)]
@@ -183,7 +183,7 @@ _ROUGH, _SEARCHING = _Writer(search=False), _Writer(search=True)
 
 
 def _together(op: Op, a: Expr, b: Expr) -> Expr | None:
-    """`z <= x and z <= y` as `z <= min(x, y)`, for x and y of one rank."""
+    """`z <= x and z <= y` as `z <= min(x, y)`, for x and y of the same rank."""
     if not (isinstance(a, Apply) and isinstance(b, Apply) and a.op is b.op and a.op in (Op.LE, Op.LT)):
         return None
     for side in (0, 1):
@@ -197,12 +197,12 @@ def _together(op: Op, a: Expr, b: Expr) -> Expr | None:
 
 
 def _cheapest(found: Sequence[Expr]) -> Expr:
-    """The first of the cheapest."""
+    """The first of the cheapest expressions."""
     return min(found, key=turns)
 
 
 def _negated(value: Expr) -> Expr:
-    """0 - value, with the sign in a constant factor where that costs less."""
+    """Returns 0 - value, with the sign in a constant factor if that is cheaper."""
     factors = operands(Op.MUL, value)
     if isinstance(factors[0], Const):
         opposite = chain(Op.MUL, [const(-factors[0].value), *factors[1:]])
@@ -211,12 +211,12 @@ def _negated(value: Expr) -> Expr:
 
 
 def _multiplied(factor: Expr, inner: Expr) -> Expr:
-    """A factor times a value: where that is a product, one product of all, sorted by rank."""
+    """Multiplies by a factor; if the value is a product, into one product sorted by rank."""
     return chain(Op.MUL, sorted((factor, *operands(Op.MUL, inner)), key=key))
 
 
 def _most_shared(form: Form) -> tuple[Expr, Form, Form] | None:
-    """The factor that most products share, those without it, the others; None where none saves a product."""
+    """The factor shared by most products, these without it, and the rest; None if no product is saved."""
     counts: Counter[Expr] = Counter()
     for monomial, c in form.terms:
         if c and (len(monomial) > 1 or abs(c) > 1):
@@ -226,7 +226,7 @@ def _most_shared(form: Form) -> tuple[Expr, Form, Form] | None:
     repeated = [f for f, n in counts.items() if n > 1]
     if not repeated:
         return None
-    # Of the factors that equally many share, the one that stays the same in the most loops.
+    # Among equally shared factors, take the one invariant in the most loops.
     best = min(repeated, key=lambda f: (-counts[f], isinstance(f, Const), key(f)))
     if not isinstance(best, Const):
         return best, *form.parts(best)
@@ -235,7 +235,7 @@ def _most_shared(form: Form) -> tuple[Expr, Form, Form] | None:
 
 
 def _with_scaled_choice(monomial: Monomial, factor: int) -> Term:
-    """A product times a number, which goes into a choice of two numbers where there is one."""
+    """A product times a number, which moves into a select between two numbers if there is one."""
     for choice in monomial:
         if isinstance(choice, Apply) and choice.op is Op.SELECT:
             a, b = choice.args[1:]
@@ -246,7 +246,7 @@ def _with_scaled_choice(monomial: Monomial, factor: int) -> Term:
 
 
 def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
-    """A sum without its constant as a difference: what the deepest loop changes apart, by sign, whole."""
+    """Ways to split a sum (without constant) into a difference: by deepest loop, by sign, not at all."""
     whole, deepest = form.varying, _depth(form)
     deep = Form(0, tuple(t for t in form.terms if monomial_key(t[0])[0] == deepest))
     still = whole - deep
@@ -260,7 +260,7 @@ def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
 
 
 def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:
-    """`form` at least 0, equal to 0 or not, as comparisons of two sums over the integers."""
+    """`form` >= 0, == 0 or != 0 as comparisons of two sums over the integers."""
     for right, left in _splits(form):
         for strict in (False, True) if op is Op.LE else (False,):
             constant = form.const + strict
@@ -274,5 +274,5 @@ def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:
 
 
 def _depth(form: Form) -> int:
-    """The deepest rank in a sum; one of nothing but a constant has the least."""
+    """The deepest rank in a sum; lowest for a constant."""
     return max((monomial_key(m)[0] for m, _ in form.terms), default=-1)

@@ -1,7 +1,7 @@
-"""The rule engine: checks the conditions of a rule against known ranges, and builds its replacement.
+"""The rewrite engine: checks a rule's conditions against known ranges and builds its replacement.
 
-Building goes through one constructor per operator (`build`), each of which returns core form, so that a
-replacement is simplified as it is made.
+Each operator has one constructor (`build`) that returns core form, so a replacement is simplified while it is
+built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUILDERS: dict[Op, Builder] = {}
 
 
 def builder(*ops: Op) -> Callable[[Builder], Builder]:
-    """Registers the constructor of operators: called with arguments in core form, returns core form."""
+    """Registers the constructor of operators, which takes and returns core form."""
 
     def register(function: Builder) -> Builder:
         for op in ops:
@@ -35,7 +35,7 @@ def builder(*ops: Op) -> Callable[[Builder], Builder]:
 
 
 def build(op: Op, *args: Expr) -> Expr:
-    """An operator on expressions in core form, in core form; of associative ones on any number."""
+    """Builds an operator on core-form expressions, in core form; associative ones take any number."""
     if len(args) == op.arity and all(isinstance(a, Const) for a in args):
         made = fold(op, *args)
         if isinstance(made, Const):
@@ -44,7 +44,7 @@ def build(op: Op, *args: Expr) -> Expr:
 
 
 def value_known(expr: Expr) -> Expr:
-    """The constant that an integer is known to be, or the expression itself."""
+    """The constant if the range of an integer expression is a single value, else the expression."""
     if isinstance(expr, Const) or expr.kind is Kind.BOOL:
         return expr
     low, high = value_bounds(expr)
@@ -56,20 +56,20 @@ def value_known(expr: Expr) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 14)
 def rebuilt(expr: Expr) -> Expr:
-    """An expression that was in core form before its variables got other types, in core form."""
+    """Rebuilds the core form of an expression whose variables have new types."""
     if isinstance(expr, Apply):
         return build(expr.op, *(rebuilt(a) for a in expr.args))
     return value_known(expr)
 
 
-#: Called with every application of a rule: the rule, what its names stand for.
+#: Called for every application of a rule with the rule and its bindings.
 OBSERVERS: list[Callable[[Rule, Bindings], None]] = []
 
 
 def rewrite(name: str, *, backwards: bool = False, **bindings: Expr | int) -> Expr | None:
-    """The replacement of a rule in core form, None where a condition is not known to hold.
+    """Returns a rule's replacement in core form, or None if a condition is not known to hold.
 
-    `backwards` gives the pattern for the replacement: a rule is an equation.
+    Rules are equations: with `backwards`, returns the pattern for the replacement.
     """
     rule = BY_NAME[name]
     bound = {n: const(b) if isinstance(b, int) else b for n, b in bindings.items()}
@@ -81,14 +81,14 @@ def rewrite(name: str, *, backwards: bool = False, **bindings: Expr | int) -> Ex
 
 
 def applies(rule: Rule, bindings: Bindings) -> bool:
-    """Whether the conditions of a rule hold, and no error in what its names stand for gets lost."""
+    """Whether a rule's conditions hold and no error in its bindings would be lost."""
     if not all(holds(c, bindings) for c in rule.conditions):
         return False
     return rule.strict or rule.lazy or not any(may_trap(b) for b in bindings.values())
 
 
 def instantiate(template: Expr, bindings: Bindings) -> Expr:
-    """A template with its names replaced, in core form."""
+    """Instantiates a template in core form."""
     if isinstance(template, Var):
         return bindings[template.name]
     if not isinstance(template, Apply):
@@ -107,13 +107,13 @@ def holds(condition: Condition, bindings: Bindings) -> bool:
 
 
 def exact(expr: Expr, bindings: Bindings) -> Form:
-    """A term of a condition as a sum over the integers, of values of 32 bits."""
+    """A term of a condition as a sum over the integers, of 32-bit values."""
     if isinstance(expr, Const):
         return Form(expr.value)
     if isinstance(expr, Var):
         bound = bindings[expr.name]
         form = to_form(bound)
-        # A sum that may wrap is one value: only that value, not its summands, can be reckoned with.
+        # A sum that may wrap is a single opaque value; its summands must not be used.
         return form if fits(form) else atom(bound)
     assert isinstance(expr, Apply)
     a, b = (exact(x, bindings) for x in expr.args)

@@ -1,7 +1,7 @@
 """Known ranges of expressions, derived from the ranges of their variables.
 
-`sw.ir.ranges` follows the operators one by one. Here a whole sum is looked at, so that terms that depend on
-each other (`x - 4 * (x // 4)`, `x * y - 5 * x`) do not lose their connection.
+`sw.ir.ranges` goes operator by operator. This module looks at whole sums, so it does not lose the relation
+between dependent terms (`x - 4 * (x // 4)`, `x * y - 5 * x`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.ranges import FULL, Bounds, bounds_of_operator
 from sw.ir.types import HIGH, LOW
 
-#: How often a sum is taken apart at an atom before plain intervals have to do.
+#: Number of times a sum is split at an atom before plain interval arithmetic takes over.
 DEPTH = 2
-#: Sums of more terms are not taken apart.
+#: Longer sums are not split.
 WIDE = 12
 
 
 def inside(interval: Bounds) -> bool:
-    """Whether an interval of whole numbers lies within 32 bits."""
+    """Whether an integer interval fits in 32 bits."""
     return interval[0] >= LOW and interval[1] < HIGH
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def value_bounds(expr: Expr) -> Bounds:
-    """Smallest and largest value of an expression in core form (`sw.canonical.simplify`), both included."""
+    """Smallest and largest value of a core-form expression (`sw.canonical.simplify`), both inclusive."""
     if isinstance(expr, Const):
         return expr.value, expr.value
     if isinstance(expr, Var):
@@ -41,7 +41,7 @@ def value_bounds(expr: Expr) -> Bounds:
 
 @functools.lru_cache(maxsize=1 << 17)
 def span(form: Form, depth: int = DEPTH) -> Bounds:
-    """Smallest and largest value of a sum over the integers, both included: not reduced to 32 bits."""
+    """Smallest and largest value of a sum over the integers, both inclusive, not reduced to 32 bits."""
     low, high = form.const, form.const
     for monomial, coefficient in form.terms:
         a, b = product_bounds(monomial)
@@ -68,7 +68,7 @@ def product_bounds(monomial: Monomial) -> Bounds:
 
 
 def _atom_replaced(form: Form, atom: Expr, k: int, depth: int) -> Bounds | None:
-    """Bounds of a sum from what its atom is made of."""
+    """Bounds of a sum from the definition of one of its atoms."""
     rest = form.without((atom,))
     if not isinstance(atom, Apply) or atom.op not in (Op.DIV, Op.MIN, Op.MAX, Op.SELECT):
         return None
@@ -77,7 +77,7 @@ def _atom_replaced(form: Form, atom: Expr, k: int, depth: int) -> Bounds | None:
         numerator, c = sides[0], sides[1].constant
         if c is None or c <= 0 or not inside(span(numerator, depth - 1)):
             return None
-        # k * (f // c) is k * (f - r) / c with a rest r of 0 to c - 1.
+        # k * (f // c) is k * (f - r) / c with a remainder r from 0 to c - 1.
         low, high = span(rest * c + numerator * k, depth - 1)
         ends = sorted((0, k * (c - 1)))
         return -((ends[1] - low) // c), (high - ends[0]) // c
@@ -91,7 +91,7 @@ def _atom_replaced(form: Form, atom: Expr, k: int, depth: int) -> Bounds | None:
 
 
 def _repeated(form: Form) -> list[Expr]:
-    """Atoms that occur in several products, and in one of them beside other atoms."""
+    """Atoms that occur in several products, in at least one of them next to other atoms."""
     if all(len(m) == 1 for m, _ in form.terms):
         return []
     count: dict[Expr, int] = {}
@@ -110,13 +110,13 @@ def _grouped(form: Form, atom: Expr, depth: int) -> Bounds:
     low, high = low + min(corners), high + max(corners)
     if any(atom in m for m, _ in factor.terms):
         return low, high
-    # The sum is linear in the atom for every value of the factor: its extremes lie at ends of the atom.
+    # The sum is linear in the atom for each value of the factor, so its extremes are at the atom's ends.
     lows, highs = zip(*(span(rest + factor * end, depth - 1) for end in values), strict=True)
     return max(low, min(lows)), min(high, max(highs))
 
 
 def fits(form: Form) -> bool:
-    """Whether a sum over the integers lies within 32 bits whatever the values."""
+    """Whether a sum over the integers fits in 32 bits for all values."""
     return inside(span(form))
 
 
@@ -127,5 +127,5 @@ def form_bounds(form: Form) -> Bounds:
 
 
 def at_most(a: Form, b: Form) -> bool:
-    """Whether one value is never above another, for sums that fit."""
+    """Whether a <= b always, for sums that fit in 32 bits."""
     return span(a - b)[1] <= 0 and fits(a) and fits(b)

@@ -1,4 +1,4 @@
-"""Hoisting and strength reduction within a budget of registers (canonical.md, "Hoisting")."""
+"""Hoisting and strength reduction within a register budget (canonical.md, "Hoisting")."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sw.ir.walk import Body, assigned, statements, used_names, uses
 
 #: More registers than any program needs.
 UNLIMITED = 1 << 16
-#: Statements that are optimised together.
+#: Approximate number of statements that are optimised together.
 SECTION = 24
 
 
 class Strategy(enum.Enum):
-    """What registers keep: nothing but the counters of loops, all until registers run out, or the best."""
+    """What registers keep: only loop counters, everything until they run out, or the best selection found."""
 
     NOTHING = "nothing"
     EVERYTHING = "everything"
@@ -31,15 +31,15 @@ class Strategy(enum.Enum):
 def optimise(
     program: Program, registers: int, strategy: Strategy = Strategy.BUDGET, *, uniform: bool = False
 ) -> Program:
-    """The program of one warp with values kept in scalars so that it takes few turns of the warp.
+    """Keeps values of a warp's program in scalars, to minimise the executed turns.
 
-    Invariants are assigned outside of the loops in which they do not change, induction variables are moved on
-    at the ends of loops, and what is used several times is computed once, as far as `registers` (of the
-    machine, r0 included) hold the values; the rest is computed where it is used. The meaning stays the same.
-    With `uniform` distances that are added to addresses are kept like numbers that no instruction can hold,
-    as `sw.codegen.generate` needs them then.
-    Programs with a `while` stay as they are: the sequencer does not run them. So do those of which something
-    surely fails when it is reached, if that shows only now: they would be refused when they are read again.
+    Invariants are assigned outside the loops that do not change them, induction variables are updated at loop
+    ends, and common subexpressions are computed once. All this only as far as `registers` (the machine's, r0
+    included) suffice; other values are computed at each use. With `uniform`, distances added to addresses are
+    kept like constants that do not fit an immediate, as `sw.codegen.generate` then requires.
+
+    Programs with a `while` are returned unchanged, since the sequencer cannot run them. So are programs in
+    which hoisting reveals a certain failure, because the parser would reject the result.
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
@@ -55,10 +55,10 @@ def optimise(
 
 
 def sections(body: Body) -> list[Body]:
-    """The statements in sections of about `SECTION`, with no scalar of one in another.
+    """Cuts a body into sections of about `SECTION` statements that share no assigned scalars.
 
-    A search looks at the whole of what it optimises with every choice, and operators of a model share hardly
-    a value: all of a model at once would leave a search a dozen choices.
+    Each choice of a search costs one evaluation of the whole section, and operators of a model share hardly
+    any values. On a whole model, a search could afford only a dozen choices.
     """
     crossed: list[range] = []
     for name in assigned(body):
@@ -74,7 +74,7 @@ def sections(body: Body) -> list[Body]:
 
 
 def _section(search: Search, program: Program, strategy: Strategy) -> Program:
-    """The best that a search finds for a section, which is a program by itself."""
+    """The best program that a search finds for a section, which is a program by itself."""
     match strategy:
         case Strategy.NOTHING:
             chosen = search.nothing()
@@ -88,7 +88,7 @@ def _section(search: Search, program: Program, strategy: Strategy) -> Program:
 
 
 def _written(search: Search, program: Program) -> Result | None:
-    """What a program comes to as it was written; None where it has no code without being prepared."""
+    """The result for the program as written; None if it cannot be lowered without preparation."""
     try:
         return search.measured(retype(program), {})
     except InputError:
@@ -96,7 +96,7 @@ def _written(search: Search, program: Program) -> Result | None:
 
 
 def reduce_strength(program: Program) -> Program:
-    """The program with every induction variable that saves turns, whatever registers that takes."""
+    """Keeps every induction variable that saves turns, regardless of registers."""
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
     search = Search(Placement(prepare(program), keep=False), UNLIMITED)
@@ -104,5 +104,5 @@ def reduce_strength(program: Program) -> Program:
 
 
 def _readable(made: Program, program: Program) -> Program:
-    """What was made of a program, unless only that would be refused by the reader."""
+    """The transformed program, or the original if the parser would reject only the transformed one."""
     return program if problems(made) and not problems(program) else made

@@ -1,8 +1,8 @@
-"""Induction variables: expressions that a step of a loop changes by a known amount.
+"""Induction variables: expressions that each loop step changes by a known amount.
 
-A value is kept through a nest of loops. Each loop's step, at its end, moves it to where the next step wants
-it: its own amount, less what the loop inside moved it in all its steps. The amount may come out as 0: then
-one counter runs through both loops (canonical.md, "Hoisting").
+A value is kept through a loop nest. At the end of each loop's step it moves to what the next step needs: the
+loop's own increment, minus the total increment of the loop inside. If the result is 0, one counter runs
+through both loops (canonical.md, "Hoisting").
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _PARITIES = ((Op.MOD, Const(2)), (Op.BIT_AND, Const(1)))
 
 @dataclass(frozen=True)
 class Induction:
-    """How a value is kept through loops, outermost first: its first value, and its update per loop.
+    """An induction variable: its initial value and its update in each loop, outermost first.
 
-    Updates are expressions of `SELF`, which stands for the value; None where a loop leaves it as it is.
+    Updates are expressions of `SELF`, the variable's value; None if a loop does not change it.
     """
 
     start: Expr
     updates: tuple[Expr | None, ...]
 
 
-#: The value itself, in its updates.
+#: The variable's own value in its updates.
 SELF = "self "
 
 
 def induction(expr: Expr, loops: Sequence[For]) -> Induction | None:
-    """How to keep an expression through nested loops, outermost first; None where it cannot be kept.
+    """Finds an induction variable for an expression in nested loops, outermost first, or None.
 
-    Nothing else than the loops' variables may change the expression inside of the outermost loop. Loops
-    inside must run a known number of times.
+    Inside the outermost loop only the loop variables may change the expression, and all inner loops need a
+    known trip count.
     """
     if not all(isinstance(loop.step, Const) and loop.step.value for loop in loops):
         return None
@@ -62,7 +62,7 @@ def induction(expr: Expr, loops: Sequence[For]) -> Induction | None:
 
 
 def _two_values(expr: Expr, loop: For) -> tuple[int, int] | None:
-    """The values of an expression that only a loop of two steps changes: it goes to and fro between them."""
+    """The two values between which an expression alternates that only a loop of two steps changes."""
     if names(expr) != {loop.variable} or trip_count(loop) != 2:
         return None
     assert isinstance(loop.start, Const)
@@ -85,7 +85,7 @@ def _moved(me: Expr, amount: Expr) -> Expr:
 
 
 def _amounts(expr: Expr, loops: Sequence[For]) -> list[Expr] | None:
-    """What each loop's step adds, after what the loop inside added is taken back."""
+    """The increment at each loop's step, after undoing the total increment of the inner loop."""
     variables = {loop.variable for loop in loops}
     found: list[Expr] = []
     whole: Expr = Const(0)
@@ -101,7 +101,7 @@ def _amounts(expr: Expr, loops: Sequence[For]) -> list[Expr] | None:
 
 
 def _rotation(expr: Expr, loops: Sequence[For]) -> tuple[list[bool], tuple[int, int]] | None:
-    """Of an expression with a remainder by 2 that loops change: which loops' steps change it, both values."""
+    """For an expression with a remainder by 2: which loops toggle it, and its two values."""
     variables = {loop.variable for loop in loops}
     inner = (r for r in expr.walk() if isinstance(r, Apply) and (r.op, r.args[-1]) in _PARITIES)
     turning = {r for r in inner if names(r) & variables}
@@ -127,7 +127,7 @@ def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
 
 
 def _turned(me: Var, first: int, second: int) -> Expr | None:
-    """The update that takes a value to the other one of two."""
+    """The update that toggles between two values."""
     if first == second:
         return None
     return apply(Op.NOT, me) if me.kind is Kind.BOOL else apply(Op.BIT_XOR, me, first ^ second)

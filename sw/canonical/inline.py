@@ -1,4 +1,4 @@
-"""Inlines scalars, so that the same value is found under every name."""
+"""Inlines scalars, so that equal values are recognised under any name."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from sw.ir.walk import (
     statements,
 )
 
-#: Nodes up to which a value replaces a scalar that is used once, several times, and several times as a sum or
-#: product (strength reduction needs these): chains of values used twice are huge trees.
+#: Largest values, in nodes, that replace a scalar used once, several times, and several times as a sum or
+#: product (needed for strength reduction). Chains of values used twice would grow exponentially.
 ONCE, SEVERAL, LINEAR = 200, 24, 48
-#: Levels that an expression with values in it may nest: statements around it, and what it becomes, nest too.
+#: Largest nesting depth of an inlined expression; enclosing statements and later rewrites add levels.
 DEEPEST_VALUE = DEEPEST // 2
 _LINEAR = (Op.ADD, Op.SUB, Op.MUL, Op.SHL)
 
 
 def inline(program: Program) -> Program:
-    """The program with scalars that one statement assigns replaced by their values in what is evaluated.
+    """Replaces scalars that have a single assignment by their values, in evaluated expressions.
 
-    Only where that value is still the same at the use, cannot trap, and is small. Scalars whose values are
-    large stay; they are assigned outside of the loops in which they do not change. What nothing uses is left
-    out.
+    Only if the value is unchanged at the use, cannot trap and is small. Scalars with large values stay, and
+    are assigned outside the loops that do not change them. Unused assignments are removed.
     """
     parts = (part for s in statements(program.body) for e in _evaluated(s) for part in e.walk())
     used = Counter(part.name for part in parts if isinstance(part, Var))
@@ -44,11 +43,11 @@ def inline(program: Program) -> Program:
 
 
 class _Inliner:
-    """Scalars that can be replaced."""
+    """Values of the scalars that may be replaced."""
 
     def __init__(self, assigned: Counter[str], used: Counter[str]):
         self.assigned, self.used = assigned, used
-        #: Scalars that stay because of their size.
+        #: Scalars that stay because their values are large.
         self.large: set[str] = set()
 
     def run(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -60,13 +59,13 @@ class _Inliner:
         live = behind(set().union(*map(_described, statements(made))), sources)
 
         def needed(s: Statement) -> Sequence[Statement]:
-            """A statement, unless it assigns what nothing uses."""
+            """Drops a statement that assigns an unused scalar."""
             return (s,) if not isinstance(s, Assign) or s.target in live or may_trap(s.value) else ()
 
         return rewrite(made, needed)
 
     def body(self, body: tuple[Statement, ...], values: dict[str, Expr]) -> tuple[Statement, ...]:
-        """Statements in order; `values` holds what can be replaced here, and gains what they assign."""
+        """Inlines in a list of statements; adds to `values` what they assign."""
         made: list[Statement] = []
         for s in body:
             changed = self.statement(s, values)
@@ -77,7 +76,7 @@ class _Inliner:
         return tuple(made)
 
     def moved(self, loop: For) -> list[Statement]:
-        """A loop, behind the large values of it that do not change in it."""
+        """A loop, preceded by its large invariant values."""
         large = [isinstance(s, Assign) and s.target in self.large for s in loop.body]
         before: list[Statement] = []
         inside: list[Statement] = []
@@ -92,7 +91,7 @@ class _Inliner:
         return [*before, dataclasses.replace(loop, body=tuple(inside))]
 
     def small(self, target: str, value: Expr) -> bool:
-        """Whether a value may stand wherever its scalar is used."""
+        """Whether a value may replace its scalar at every use."""
         if self.used[target] < 2:
             limit = ONCE
         else:
@@ -105,7 +104,7 @@ class _Inliner:
             s = map_expressions(s, lambda e: _replaced(e, values)) if values else s
             return map_bodies(s, lambda body: self.body(body, dict(values)))
         value = sorted_sum(_replaced(s.value, values)) if values else s.value
-        # What is assigned once stays the same as long as this value is in scope.
+        # A scalar with a single assignment keeps its value as long as this value is in scope.
         fixed = all(self.assigned[n] < 2 for n in names(value))
         if self.assigned[s.target] == 1 and fixed and not may_trap(value):
             if self.small(s.target, value):
@@ -116,20 +115,20 @@ class _Inliner:
 
 
 def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with values in it, as it is where that would nest too deep."""
+    """Substitutes values, unless the result would nest too deep."""
     found = substitute(expr, values)
     return expr if found is not expr and nesting(found) > max(DEEPEST_VALUE, nesting(expr)) else found
 
 
 def _evaluated(s: Statement) -> Iterator[Expr]:
-    """Expressions of a statement that are evaluated, without those of the statements in it."""
+    """Evaluated expressions of a statement, without nested statements."""
     return evaluated(s) if isinstance(s, Instruction) else scalar_expressions(s)
 
 
 def _described(s: Statement) -> set[str]:
-    """Names that a statement uses, in what is evaluated or only described.
+    """Names used by a statement, whether evaluated or only described.
 
-    An assignment uses them for others, unless it stays because it may trap.
+    An assignment counts only if it stays because it may trap.
     """
     if isinstance(s, Assign) and not may_trap(s.value):
         return set()

@@ -19,14 +19,14 @@ from sw.ir.ranges import may_trap
 
 
 def sum_of(forms: Sequence[Form]) -> Expr:
-    """The sum of forms, settled."""
+    """The sum of forms, with its selects and extremes merged."""
     if len(forms) == 1:
         return to_expr(forms[0])
     return settle(collect(sum(f.const for f in forms), (t for f in forms for t in f.terms)).wrapped())
 
 
 def product_of(forms: Sequence[Form]) -> Expr:
-    """The product of forms in any order."""
+    """The product of forms, in any order."""
     return settle(functools.reduce(multiply, sorted(forms, key=lambda f: (f.count, f.order()))))
 
 
@@ -40,7 +40,7 @@ BUILDERS[Op.MUL] = lambda *args: product_of([to_form(a) for a in args])
 
 @builder(Op.DIV)
 def build_quotient(a: Expr, b: Expr) -> Expr:
-    """A // b."""
+    """Returns a // b in core form."""
     c = to_form(b).constant
     if c is None:
         return _by_variable(a, b)
@@ -66,7 +66,7 @@ def build_quotient(a: Expr, b: Expr) -> Expr:
 
 
 def _by_variable(a: Expr, b: Expr) -> Expr:
-    """A quotient by what is no constant."""
+    """A quotient by a non-constant."""
     found = rewrite("quotient zero", x=a, y=b)
     if found is not None:
         return found
@@ -83,7 +83,7 @@ def _by_variable(a: Expr, b: Expr) -> Expr:
 
 
 def _multiple_of(form: Form, divisor: Form) -> tuple[Form, Form] | None:
-    """Factor and rest of the summands that are multiples of a divisor of one product; None without any."""
+    """Splits off the summands that are multiples of a divisor: factor and rest, or None if there are none."""
     if form == divisor:
         return Form(1), ZERO
     if divisor.const or len(divisor.terms) != 1 or divisor.terms[0][1] == 0:
@@ -100,7 +100,7 @@ def _multiple_of(form: Form, divisor: Form) -> tuple[Form, Form] | None:
 
 
 def _multiples(a: Expr, c: int) -> Expr | None:
-    """Takes multiples of the divisor out: coefficients end in (-c/2, c/2], the constant in [0, c)."""
+    """Takes out multiples of the divisor: coefficients end up in (-c/2, c/2], the constant in [0, c)."""
     form = to_form(a)
     half = (c - 1) // 2
     whole = collect(form.const // c, ((m, (k + half) // c) for m, k in form.terms if (k + half) // c))
@@ -113,7 +113,7 @@ def _multiples(a: Expr, c: int) -> Expr | None:
 
 
 def _common_factor(a: Expr, c: int) -> Expr | None:
-    """Divides numerator and divisor by a common factor where the rest is known not to matter."""
+    """Cancels a common factor of numerator and divisor if the remainder is known not to matter."""
     form = to_form(a)
     for g in sorted({math.gcd(k, c) for _, k in form.terms if k} - {1, c}, reverse=True):
         x, y = form.multiples(g)
@@ -126,7 +126,7 @@ def _common_factor(a: Expr, c: int) -> Expr | None:
 
 
 def _nested(a: Expr, c: int) -> Expr | None:
-    """A quotient inside of the numerator."""
+    """A quotient inside the numerator."""
     for inner, k, rest in to_form(a).applied(Op.DIV):
         whole, divisor = to_form(inner.args[0]), to_form(inner.args[1]).constant
         if k != 1 or divisor is None or divisor <= 0:
@@ -148,7 +148,7 @@ def _upper_half(a: Expr, c: int) -> Expr | None:
 
 
 def _negative(a: Expr, c: int) -> Expr | None:
-    """A numerator whose first summand is negative."""
+    """A numerator with a negative first summand."""
     form = to_form(a)
     if not form.terms or form.terms[0][1] >= 0:
         return None
@@ -157,7 +157,7 @@ def _negative(a: Expr, c: int) -> Expr | None:
 
 
 def _divided_min(a: Expr, c: int) -> Expr | None:
-    """A multiple of a minimum or maximum, and a constant, divided."""
+    """A multiple of a minimum or maximum, plus a constant, divided."""
     form = to_form(a)
     for inner, k, rest in form.applied(*DUAL):
         sides = [to_form(s) for s in inner.args]
@@ -171,12 +171,12 @@ def _divided_min(a: Expr, c: int) -> Expr | None:
 
 @builder(Op.MOD)
 def build_remainder(a: Expr, b: Expr) -> Expr:
-    """A % b."""
+    """Returns a % b in core form."""
     form, c = to_form(a), to_form(b).constant
     if c == 1 and not may_trap(a):
         return const(0)
     if c is not None and c > 0 and c & (c - 1) == 0 and not fits(form):
-        # A power of two divides 2^32: multiples of it vanish even where the sum wraps.
+        # A power of two divides 2^32, so its multiples vanish even if the sum wraps.
         rest = collect(form.const % c, ((m, k % c) for m, k in form.terms))
         if not may_trap(a):
             form, a = rest, to_expr(rest)
@@ -192,7 +192,7 @@ def build_remainder(a: Expr, b: Expr) -> Expr:
 
 @builder(Op.SHL)
 def build_shift_left(a: Expr, b: Expr) -> Expr:
-    """A << b."""
+    """Returns a << b in core form."""
     if isinstance(b, Const):
         found = rewrite("shift left", x=a, c=b)
         assert found is not None or may_trap(a)
@@ -202,7 +202,7 @@ def build_shift_left(a: Expr, b: Expr) -> Expr:
 
 @builder(Op.SHR)
 def build_shift_right(a: Expr, b: Expr) -> Expr:
-    """A >> b."""
+    """Returns a >> b in core form."""
     if isinstance(b, Const):
         amount = b.value % BITS
         found = rewrite("shift right", x=a, c=amount) if amount < BITS - 1 else None
@@ -219,7 +219,7 @@ _NEUTRAL = {Op.BIT_AND: -1, Op.BIT_OR: 0, Op.BIT_XOR: 0}
 
 
 def build_bits(op: Op, *args: Expr) -> Expr:
-    """Bitwise and, or, xor of any number of values."""
+    """Bitwise and, or, xor of any number of values, in core form."""
     constant, others = _NEUTRAL[op], []
     for argument in (x for a in args for x in operands(op, a)):
         if isinstance(argument, Const):

@@ -1,8 +1,8 @@
 """Core form of minimum and maximum, and of sums that contain them.
 
-A minimum stays the same up to a summand, a factor and a sign that all of its operands share. They are taken
-out, so that `min(x, y - z) + z` and `min(x + z, y)` become the same: of every product the smallest
-coefficient among the operands goes out, so that what remains has no negative ones.
+Summands, factors and signs that all operands share move outside, so `min(x, y - z) + z` and `min(x + z, y)`
+become the same: of each product, the smallest coefficient among the operands moves out, which leaves no
+negative ones.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sw.canonical.settle import choose_min_or_max, view_choice
 from sw.ir.expression import Expr, Op
 from sw.ir.ranges import may_trap
 
-#: More operands than this are sorted, and not compared with each other.
+#: Longer operand lists are sorted but not compared pairwise.
 COMPARED = 12
-#: Operands of a minimum inside of a sum are looked at up to this number.
+#: Largest number of operands for which a minimum inside a sum is distributed.
 SPREAD = 16
-#: A maximum of minima is multiplied out up to this number of clauses.
+#: Most clauses to which a maximum of minima is multiplied out.
 CLAUSES = 8
 
-#: The largest of several sums.
+#: The maximum of several sums.
 Clause = tuple[Form, ...]
 
 
 def extreme(op: Op, *args: Expr) -> Expr:
-    """Minimum or maximum of any number of values."""
+    """Minimum or maximum of any number of values, in core form."""
     forms = list(dict.fromkeys(to_form(x) for a in args for x in operands(op, a)))
     if any(may_trap(a) for a in args):
         return chain(op, sorted((to_expr(f) for f in forms), key=key))
@@ -63,7 +63,7 @@ def _clauses(form: Form) -> list[Clause]:
 
 
 def _combined(op: Op, args: Sequence[list[Clause]]) -> list[Clause]:
-    """Minimum or maximum of minima of maxima; those of too many clauses are one summand each."""
+    """Minimum or maximum of minima of maxima; with too many clauses, each argument stays one summand."""
     if op is Op.MIN:
         return [c for a in args for c in a]
     found: list[Clause] = [()]
@@ -76,7 +76,7 @@ def _combined(op: Op, args: Sequence[list[Clause]]) -> list[Clause]:
 
 
 def _reduced(clauses: Sequence[Clause]) -> list[Clause]:
-    """Clauses without what is known to lose, whatever the order that they came in."""
+    """Removes dominated sums and clauses; the result does not depend on their order."""
     forms = list(dict.fromkeys(f for c in clauses for f in c))
     if len(forms) > COMPARED:
         return list(clauses)
@@ -94,7 +94,7 @@ def _reduced(clauses: Sequence[Clause]) -> list[Clause]:
 
 
 def _order(forms: Sequence[Form]) -> dict[Form, set[Form]]:
-    """For every sum those that are known to be at least as large, through third ones too."""
+    """For each sum, the sums known to be at least as large (transitively closed)."""
     above = {f: {g for g in forms if g is not f and at_most(f, g)} for f in forms}
     for middle in forms:
         for form in forms:
@@ -104,20 +104,20 @@ def _order(forms: Sequence[Form]) -> dict[Form, set[Form]]:
 
 
 def _beats(one: Form, other: Form, above: dict[Form, set[Form]]) -> bool:
-    """Whether one is the larger; of two equal ones the first in the fixed order is."""
+    """Whether one sum dominates another; of two equal ones, the first in the fixed order does."""
     if one == other or one not in above[other]:
         return False
     return other not in above[one] or one.order() < other.order()
 
 
 def _nested(clauses: list[Clause]) -> Expr:
-    """A minimum of maxima, with what all have in common taken out."""
+    """A minimum of maxima, with common parts factored out."""
     forms = list(dict.fromkeys(f for c in clauses for f in c))
     op, shift, factor, rests = _normal(Op.MIN, forms)
     new = dict(zip(forms, rests, strict=True))
     clauses = [tuple(new[f] for f in c) for c in clauses]
     if op is Op.MAX:
-        # Mirrored, it is a maximum of minima.
+        # The sign has turned it into a maximum of minima.
         clauses = _reduced(_combined(Op.MAX, [[(f,) for f in c] for c in clauses]))
     shared = [f for f in clauses[0] if all(f in c for c in clauses)]
     rest = [[f for f in c if f not in shared] for c in clauses]
@@ -129,7 +129,7 @@ def _nested(clauses: list[Clause]) -> Expr:
 
 
 def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """Operands as one choice: all choose by one condition, or both sides of one are decided by the other."""
+    """Writes operands as one select: all share a condition, or both sides of one compare with the other."""
     views = [view_choice(f) for f in forms]
     for condition in dict.fromkeys(v[0] for v in views if v is not None):
         mine = [v if v is not None and v[0] == condition else None for v in views]
@@ -143,14 +143,14 @@ def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
 
 
 def _take_out(op: Op, forms: Sequence[Form]) -> Expr:
-    """Takes common summand, factor and sign out of operands."""
+    """Moves a common summand, factor and sign out of the operands."""
     op, shift, factor, rests = _normal(op, forms)
     inner = chain(op, [to_expr(f) for f in sorted(rests, key=Form.order)])
     return to_expr(choose_min_or_max((shift + atom(inner) * factor).wrapped()))
 
 
 def _normal(op: Op, forms: Sequence[Form]) -> tuple[Op, Form, int, list[Form]]:
-    """Operator, summand, factor and operands: op(forms) is summand + factor * operator(operands)."""
+    """Operator, summand, factor and operands such that op(forms) is summand + factor * operator(operands)."""
     if not all(map(fits, forms)):
         return op, ZERO, 1, list(forms)
     shift, factor = lowest(forms), 1

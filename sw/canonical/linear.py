@@ -1,7 +1,7 @@
-"""Sums of products: the normal form of integer arithmetic, a polynomial over opaque atoms modulo 2^32.
+"""Polynomials: the normal form of integer arithmetic, over opaque atoms modulo 2^32.
 
-Addition and multiplication commute, associate and distribute whatever the values are (the ring laws of
-`sw.canonical.rules`), so that a polynomial does not depend on the order or grouping in which it was written.
+Addition and multiplication commute, associate and distribute for all values (the ring laws of
+`sw.canonical.rules`), so a polynomial does not depend on how the expression was ordered or grouped.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sw.canonical.rank import Key, key
 from sw.ir.expression import Apply, Const, Expr, Op, const
 from sw.ir.ranges import may_trap
 
-#: Atoms of a product, sorted by `key`; an atom is no constant, sum or product (but see `TERMS`).
+#: Atoms of a product, sorted by `key`. An atom is not a constant, sum or product (except beyond `TERMS`).
 Monomial = tuple[Expr, ...]
 #: A product and its coefficient.
 Term = tuple[Monomial, int]
-#: A product of two sums is multiplied out up to this many terms; beyond, both stay as factors.
+#: Most terms to which a product of two sums is multiplied out; beyond, both stay as factors.
 TERMS = 64
 
 
 @dataclass(frozen=True)
 class Form:
-    """A constant and products with coefficients, sorted; its operators are those of whole numbers.
+    """A polynomial: a constant and sorted products with coefficients. Its operators are those of integers.
 
-    A coefficient is 0 only where the product must stay because it can raise an error.
+    A coefficient is 0 only if the product must stay because it can raise an error.
     """
 
     const: int = 0
@@ -61,18 +61,18 @@ class Form:
         return Form(self.const * factor, tuple(terms)) if factor else collect(0, terms)
 
     def __floordiv__(self, divisor: int) -> Form:
-        """Divided by a number that divides every coefficient of a product; the constant is rounded down."""
+        """Divides by a number that divides every coefficient; the constant is rounded down."""
         return Form(self.const // divisor, tuple((m, c // divisor) for m, c in self.terms))
 
     def wrapped(self) -> Form:
-        """The same number modulo 2^32, with the constant and all coefficients of 32 bits."""
+        """Reduces the constant and all coefficients modulo 2^32; the value modulo 2^32 stays the same."""
         if all(wrap(c) == c for _, c in self.terms):
             return Form(wrap(self.const), self.terms)
         return collect(wrap(self.const), ((m, wrap(c)) for m, c in self.terms))
 
     @property
     def constant(self) -> int | None:
-        """The value where it is a constant."""
+        """The value if it is constant, else None."""
         return None if self.terms else self.const
 
     @property
@@ -82,22 +82,22 @@ class Form:
 
     @property
     def count(self) -> int:
-        """How many summands it has."""
+        """Number of summands."""
         return len(self.terms) + (self.const != 0)
 
     @property
     def single(self) -> tuple[Expr, int] | None:
-        """The atom and its coefficient where it is a multiple of one atom and nothing else."""
+        """The atom and its coefficient, if the form is a multiple of a single atom; else None."""
         if self.const or len(self.terms) != 1 or len(self.terms[0][0]) != 1:
             return None
         return self.terms[0][0][0], self.terms[0][1]
 
     def coefficient(self, monomial: Monomial) -> int:
-        """The coefficient of a product; 0 where it does not occur."""
+        """The coefficient of a product, 0 if it does not occur."""
         return next((c for m, c in self.terms if m == monomial), 0)
 
     def content(self) -> int:
-        """The greatest common divisor of the coefficients of products; 0 for a constant."""
+        """The greatest common divisor of the products' coefficients; 0 for a constant."""
         return math.gcd(*(c for _, c in self.terms))
 
     @property
@@ -107,33 +107,33 @@ class Form:
 
     @property
     def summands(self) -> tuple[Term, ...]:
-        """All summands, the constant as a multiple of the empty product."""
+        """All summands, with the constant as a multiple of the empty product."""
         return (*self.terms, ((), self.const)) if self.const or not self.terms else self.terms
 
     def without(self, monomial: Monomial) -> Form:
-        """The other summands."""
+        """The form without one product."""
         return Form(self.const, tuple(t for t in self.terms if t[0] != monomial))
 
     def applied(self, *ops: Op) -> Iterator[tuple[Apply, int, Form]]:
-        """Summands that are multiples of one of these operators: it, its coefficient, the other summands."""
+        """Summands that are multiples of these operators: operator, coefficient, remaining summands."""
         for monomial, coefficient in self.terms:
             first = monomial[0]
             if coefficient and len(monomial) == 1 and isinstance(first, Apply) and first.op in ops:
                 yield first, coefficient, self.without(monomial)
 
     def multiples(self, divisor: int) -> tuple[Form, Form]:
-        """The products whose coefficients are multiples of a number, divided by it, and everything else."""
+        """The products whose coefficients `divisor` divides, divided by it, and the rest."""
         whole = tuple((m, c // divisor) for m, c in self.terms if c and c % divisor == 0)
         return Form(0, whole), Form(self.const, tuple(t for t in self.terms if not t[1] or t[1] % divisor))
 
     def parts(self, atom: Expr) -> tuple[Form, Form]:
-        """The products with an atom, divided by it, and everything else."""
+        """The products that contain an atom, divided by it, and the rest."""
         inside = Form(0, tuple(t for t in self.terms if atom in t[0]))
         outside = Form(self.const, tuple(t for t in self.terms if atom not in t[0]))
         return from_terms((less(m, atom), c) for m, c in inside.terms), outside
 
     def order(self) -> tuple[object, ...]:
-        """What forms are sorted by."""
+        """Sort key of forms."""
         return tuple((monomial_key(m), c) for m, c in self.terms), self.const
 
 
@@ -142,13 +142,13 @@ ZERO = Form()
 
 @functools.lru_cache(maxsize=1 << 16)
 def monomial_key(monomial: Monomial) -> tuple[int, int, int, tuple[Key, ...]]:
-    """What the products of a sum are sorted by: rank, opaque ones last, degree, atoms."""
+    """Sort key of products in a sum: rank, opaque ones last, degree, atoms."""
     keys = tuple(key(a) for a in monomial)
     return max(k[0] for k in keys), max(k[1] for k in keys), len(keys), keys
 
 
 def collect(constant: int, terms: Iterable[Term]) -> Form:
-    """A form from products in any order."""
+    """Collects products in any order into a form."""
     found: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         found[monomial] = found.get(monomial, 0) + coefficient
@@ -160,13 +160,13 @@ def collect(constant: int, terms: Iterable[Term]) -> Form:
 
 
 def from_terms(terms: Iterable[Term]) -> Form:
-    """A form from products in any order, of which an empty one is the constant."""
+    """Collects products in any order into a form; the empty product is the constant."""
     found = list(terms)
     return collect(sum(c for m, c in found if not m), (t for t in found if t[0]))
 
 
 def lowest(forms: Sequence[Form]) -> Form:
-    """The smallest coefficient of every product among sums, and the smallest constant."""
+    """The smallest coefficient of every product among several sums, and the smallest constant."""
     monomials = dict.fromkeys(m for f in forms for m, _ in f.terms)
     return collect(
         min(f.const for f in forms),
@@ -182,7 +182,7 @@ def less(monomial: Monomial, factor: Expr) -> Monomial:
 
 
 def cofactor(monomial: Monomial, factors: Monomial) -> Monomial | None:
-    """A product divided by factors of it, each as often as it is named; None where one is missing."""
+    """Divides a product by factors, with multiplicity; None if one is missing."""
     for factor in factors:
         if factor not in monomial:
             return None
@@ -203,13 +203,13 @@ def product(a: Form, b: Form) -> Form:
 
 
 def atom(expr: Expr) -> Form:
-    """An expression as one summand."""
+    """An expression as a form with one summand."""
     return Form(0, (((expr,), 1),))
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def to_expr(form: Form) -> Expr:
-    """The form as an expression, grouped to the left in its order: what `to_form` reads."""
+    """Writes the form as an expression, grouped to the left in its order, as `to_form` reads it."""
     found: Expr | None = const(form.const) if form.const or not form.terms else None
     for monomial, coefficient in form.terms:
         factors = [*monomial] if coefficient == 1 else [const(coefficient), *monomial]
@@ -221,7 +221,7 @@ def to_expr(form: Form) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 16)
 def to_form(expr: Expr) -> Form:
-    """The form of an expression that `to_expr` has made, or of one that is no sum or product."""
+    """Reads an expression written by `to_expr`, or one that is no sum or product."""
     terms: list[Term] = []
     for summand in operands(Op.ADD, expr):
         factors = operands(Op.MUL, summand)

@@ -1,9 +1,8 @@
 """Core form of `and`, `or` and `not`.
 
-A conjunction is kept as a sorted list of conditions; those that bound the same sum become one interval, and
-what an interval says of a variable simplifies the others. A disjunction is the negation of the conjunction
-of the negated conditions. Conditions that can raise an error stay in their order, since the first ones may
-guard them.
+A conjunction is a sorted list of conditions. Conditions that bound the same sum become one interval, and
+intervals of variables simplify the other conditions. A disjunction is the negation of the conjunction of the
+negated conditions. Conditions that can raise an error keep their order, since earlier ones may guard them.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from sw.ir.scope import with_types
 from sw.ir.types import Type
 
 _OPPOSITE = {Op.LT: Op.LE, Op.LE: Op.LT, Op.EQ: Op.NE, Op.NE: Op.EQ, Op.AND: Op.OR, Op.OR: Op.AND}
-#: How often a conjunction is looked through for more.
+#: Most rounds of simplifying a conjunction.
 ROUNDS = 4
-#: Conjunctions of more conditions than this are sorted only.
+#: Longer conjunctions are only sorted.
 WIDE = 16
 
 
 @builder(Op.NOT)
 @functools.lru_cache(maxsize=1 << 15)
 def negate(expr: Expr) -> Expr:
-    """`not expr`: negations stand at variables only."""
+    """Returns `not expr` with negations pushed down to variables."""
     if isinstance(expr, Const):
         return FALSE if expr.value else TRUE
     if not isinstance(expr, Apply):
@@ -53,7 +52,7 @@ def negate(expr: Expr) -> Expr:
 
 
 def connective(op: Op, *args: Expr) -> Expr:
-    """All of several conditions, or any of them."""
+    """The conjunction or disjunction of any number of conditions, in core form."""
     found = list(dict.fromkeys(x for a in args for x in operands(op, a)))
     if any(map(may_trap, found)):
         return _in_order(op, found)
@@ -71,12 +70,12 @@ def joined(op: Op, args: Sequence[Expr]) -> Expr:
 
 
 def _in_order(op: Op, args: Sequence[Expr]) -> Expr:
-    """Conditions that may raise: what is decided without them goes, the order stays."""
+    """Conditions that may raise: keeps their order, and drops what is decided without them."""
     neutral, final = (TRUE, FALSE) if op is Op.AND else (FALSE, TRUE)
     kept: list[Expr] = []
     for argument in args:
         if argument == final:
-            # Nothing after it is evaluated; what stands before it may still raise.
+            # Nothing after it is evaluated, but conditions before it may still raise.
             while kept and not may_trap(kept[-1]):
                 kept.pop()
             kept.append(final)
@@ -99,13 +98,13 @@ def _conjoined(args: Sequence[Expr]) -> list[Expr]:
 
 
 def _flat(args: Sequence[Expr]) -> list[Expr]:
-    """Conditions without repetition, in a fixed order; only `False` where it is one of them."""
+    """Flattens and sorts conditions without duplicates; just `False` if it is among them."""
     found = dict.fromkeys(x for a in args for x in operands(Op.AND, a) if x != TRUE)
     return [FALSE] if FALSE in found else sorted(found, key=key)
 
 
 def _opposites(args: list[Expr]) -> list[Expr]:
-    """Contradictions, absorption, and alternatives that another condition excludes."""
+    """Handles contradictions, absorption, and alternatives excluded by another condition."""
     known = set(args)
     opposite = {a: negate(a) for a in args if not (isinstance(a, Apply) and a.op is Op.OR)}
     if any(o in known for o in opposite.values()):
@@ -128,7 +127,7 @@ def _opposites(args: list[Expr]) -> list[Expr]:
 
 @dataclass
 class _Interval:
-    """What is known of a sum without constant: its limits, values that it does not have, who says so."""
+    """What is known of a sum without constant: its bounds, excluded values, and the conditions used."""
 
     low: int
     high: int
@@ -137,7 +136,7 @@ class _Interval:
     sources: list[Expr] = field(default_factory=list)
 
     def shrink(self) -> None:
-        """Move limits off the holes."""
+        """Moves the bounds past excluded values."""
         while self.low in self.holes and self.low <= self.high:
             self.low += 1
         while self.high in self.holes and self.low <= self.high:
@@ -145,7 +144,7 @@ class _Interval:
         self.holes = {h for h in self.holes if self.low < h < self.high}
 
     def conditions(self, base: Form) -> list[Expr] | None:
-        """The comparisons that say this; None if one cannot be written."""
+        """The comparisons that state this interval; None if one cannot be written."""
         bounds = [Bound(Op.NE, base + -h) for h in sorted(self.holes)]
         if self.low == self.high:
             bounds = [Bound(Op.EQ, base + -self.low)]
@@ -159,7 +158,7 @@ class _Interval:
 
 
 def _grouped(args: Sequence[Expr]) -> dict[Form, _Interval]:
-    """Comparisons by the sum that they bound, without its constant, its first coefficient positive."""
+    """Groups comparisons by the sum they bound, without constant and with a positive first coefficient."""
     groups: dict[Form, _Interval] = {}
     for argument in args:
         bound = bound_of(argument)
@@ -182,7 +181,7 @@ def _grouped(args: Sequence[Expr]) -> dict[Form, _Interval]:
 
 
 def _intervals(args: list[Expr]) -> list[Expr]:
-    """Comparisons of one sum, as one interval."""
+    """Merges comparisons of the same sum into one interval."""
     found = dict.fromkeys(args)
     for base, interval in _grouped(args).items():
         if interval.low > interval.high:
@@ -197,7 +196,7 @@ def _intervals(args: list[Expr]) -> list[Expr]:
 
 
 def _remainders(args: list[Expr]) -> list[Expr]:
-    """A bound of x beside a bound of x % c goes to a value that has such a remainder."""
+    """Moves a bound of x to a value that agrees with the bounds of x % c."""
     groups = _grouped(args)
     found = dict.fromkeys(args)
     for base, interval in groups.items():
@@ -209,7 +208,7 @@ def _remainders(args: list[Expr]) -> list[Expr]:
 
 
 def _tightened(other: _Interval, base: Form, c: int, remainder: _Interval) -> list[Expr]:
-    """Limits of x that fit the limits of x % c."""
+    """Bounds of x that agree with the bounds of x % c."""
     if other.low > other.high or remainder.low > remainder.high:
         return []
     low, high = other.low, other.high
@@ -223,7 +222,7 @@ def _tightened(other: _Interval, base: Form, c: int, remainder: _Interval) -> li
 
 
 def _in_context(args: list[Expr]) -> list[Expr]:
-    """Conditions simplified by what the other ones say of single variables."""
+    """Simplifies conditions using what the others say about single variables."""
     known: dict[str, tuple[Type, list[Expr]]] = {}
     for base, interval in _grouped(args).items():
         variable = base.terms[0][0][0]
@@ -234,7 +233,7 @@ def _in_context(args: list[Expr]) -> list[Expr]:
 
 
 def _narrowed(expr: Expr, types: dict[str, Type]) -> Expr:
-    """A condition where variables have these ranges, if that makes it smaller."""
+    """Simplifies a condition for narrower ranges of its variables, if that makes it smaller."""
     narrow = with_types(expr, types)
     if narrow is expr:
         return expr
@@ -243,7 +242,7 @@ def _narrowed(expr: Expr, types: dict[str, Type]) -> Expr:
 
 
 def _shared(args: list[Expr]) -> list[Expr]:
-    """(p or q) and (p or r) is p or (q and r), where all conditions share an alternative."""
+    """(p or q) and (p or r) becomes p or (q and r), if all conditions share an alternative."""
     if len(args) < 2 or any(not isinstance(a, Apply) or a.op is not Op.OR for a in args):
         return args
     lists = [operands(Op.OR, a) for a in args]

@@ -10,7 +10,7 @@ DUAL = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 
 
 def operands(op: Op, expr: Expr) -> list[Expr]:
-    """What an associative operator is applied to, from left to right, however it is grouped."""
+    """Operands of an associative operator from left to right, however they are grouped."""
     found, todo = [], [expr]
     while todo:
         node = todo.pop()
@@ -22,7 +22,7 @@ def operands(op: Op, expr: Expr) -> list[Expr]:
 
 
 def chain(op: Op, args: Sequence[Expr]) -> Expr:
-    """An associative operator on operands, grouped to the left."""
+    """Applies an associative operator to operands, grouped to the left."""
     found = args[0]
     for argument in args[1:]:
         found = Apply(op, (found, argument))

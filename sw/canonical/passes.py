@@ -1,4 +1,4 @@
-"""The passes over programs: canonical form, hoisting, strength reduction."""
+"""Passes over programs: canonical form, hoisting, strength reduction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Canonicalize:
     name: ClassVar[str] = "canonicalize"
 
     def __call__(self, program: Program) -> Program:
-        """The program after the pass."""
+        """Returns the transformed program."""
         return canonicalize_program(program)
 
 
@@ -26,11 +26,11 @@ class Hoist:
     """Keep invariants, repeated values and induction variables in registers, as many as there are."""
 
     name: ClassVar[str] = "hoist"
-    #: Scalar registers of the machine, r0 included.
+    #: Scalar registers of the machine, including r0.
     registers: int = 32
 
     def __call__(self, program: Program) -> Program:
-        """The program after the pass."""
+        """Returns the transformed program."""
         return optimise(program, self.registers)
 
 
@@ -41,5 +41,5 @@ class StrengthReduce:
     name: ClassVar[str] = "strength-reduce"
 
     def __call__(self, program: Program) -> Program:
-        """The program after the pass."""
+        """Returns the transformed program."""
         return reduce_strength(program)

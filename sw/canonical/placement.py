@@ -1,8 +1,8 @@
-"""Options for keeping values in registers, and the program that results from a choice of options.
+"""Options for keeping values in registers, and the program that a choice of options produces.
 
-A value that is kept is assigned to a scalar in the body of a loop (or of the program) and stands for its
-expression everywhere inside; an induction variable is assigned before its loops and updated at the ends of
-their steps. What is not kept is computed where it is used, from the parts that are kept.
+A kept value is assigned to a scalar in the body of a loop (or of the program), and the scalar replaces the
+expression everywhere inside. An induction variable is assigned before its loops and updated at their ends.
+Everything else is computed where it is used, from the parts that are kept.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ class Compute:
 
 @dataclass(frozen=True)
 class Keep:
-    """Keep the value in a scalar that is assigned inside so many loops."""
+    """Keep the value in a scalar assigned at loop depth `depth`."""
 
     depth: int
 
 
 @dataclass(frozen=True)
 class Carry:
-    """Keep the value in a scalar that the loops inside of so many loops move on."""
+    """Keep the value in an induction variable of the loops deeper than `depth`."""
 
     depth: int
 
 
 Option = Compute | Keep | Carry
 Choice = Mapping[Expr, Option]
-#: The options of every expression that is asked for.
+#: The options of every expression met while building.
 Asked = dict[Expr, tuple[Option, ...]]
 COMPUTE = Compute()
 
 
 @dataclass(eq=False)
 class Body:
-    """Statements of the program, a loop or a branch, with what is to be added to them.
+    """The body of the program, a loop or a branch, and the statements to insert.
 
-    `around` is the statement that they belong to and `index` its place in `parent`. With `ends` and `values`
-    goes whether they are places or distances in memory, which share nothing with others: their constants
-    take other instructions.
+    `around` is the statement it belongs to and `index` that statement's position in `parent`. The flag in
+    `ends` and `values` marks addresses and distances in memory. They share no scalars with other values,
+    because their constants need different instructions.
     """
 
     parent: Body | None
@@ -78,14 +78,14 @@ class Body:
     before: dict[int, list[Statement]] = field(default_factory=dict)
     ends: list[tuple[str, Expr, bool]] = field(default_factory=list)
     values: dict[tuple[Expr, int, bool], Var] = field(default_factory=dict)
-    #: By statement: what it changes.
+    #: Per statement, the variables it changes.
     changes: list[frozenset[str]] = field(default_factory=list)
     children: dict[tuple[int, int], Body] = field(default_factory=dict)
-    #: By statement: the first of the waits right before it, or itself.
+    #: Per statement, the first of the waits directly before it, or itself.
     first: list[int] = field(default_factory=list)
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Removes the insertions."""
         self.before.clear()
         self.ends.clear()
         self.values.clear()
@@ -93,7 +93,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Spot:
-    """A place in the program: before a statement of a body."""
+    """A position in the program: before a statement of a body."""
 
     body: Body
     index: int
@@ -101,7 +101,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Use:
-    """Where an expression is wanted, a name for it, and whether it is a place or distance in memory."""
+    """A use of an expression: position, name hint, and whether it is an address or distance in memory."""
 
     spot: Spot
     hint: str
@@ -109,9 +109,9 @@ class Use:
 
 
 class Placement:
-    """A program prepared for choices: every expression of it that is evaluated may be kept or not.
+    """A program prepared for choices: every evaluated expression may be kept in a scalar or not.
 
-    With `uniform` so is every distance that is added to an address. New scalars have no name of `taken`.
+    With `uniform`, every distance added to an address may be kept too. New scalars avoid names in `taken`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Placement:
         return made
 
     def _options(self, expr: Expr, spot: Spot) -> tuple[Option, ...]:
-        """How an expression may be had at a place; the first is best where registers do not count."""
+        """The options of an expression at a position; the first is best if registers are unlimited."""
         if isinstance(expr, Var) or may_trap(expr) or (isinstance(expr, Apply) and expr.op is Op.NOT):
             return (COMPUTE,)
         found: list[Option] = []
@@ -157,9 +157,9 @@ class Placement:
         return (*found, COMPUTE)
 
     def homes(self, expr: Expr, spot: Spot) -> list[Spot]:
-        """Places where the expression may be assigned, from the innermost outwards.
+        """Positions where the expression may be assigned, from the innermost outwards.
 
-        A branch is left only together with a loop around it.
+        An assignment moves out of a branch only together with a loop around the branch.
         """
         used = names(expr)
         found = [spot]
@@ -174,7 +174,7 @@ class Placement:
         return found
 
     def _nest(self, expr: Expr, innermost: Body) -> list[Body]:
-        """Bodies of the loops that may carry an expression, from the deepest that it depends on outwards."""
+        """Bodies of loops that may carry an expression, from the deepest that it depends on outwards."""
         used = names(expr)
         body: Body | None = innermost
         while body is not None and not (isinstance(body.around, For) and body.around.variable in used):
@@ -194,21 +194,21 @@ class Placement:
         return found
 
     def _induction(self, expr: Expr, outermost: Body, innermost: Body) -> Induction | None:
-        """How the expression is carried by the loops from one inwards to a body."""
+        """The induction variable of an expression in the loops from `outermost` to `innermost`, or None."""
         nest = self.nest(expr, innermost)
         loops = [b.around for b in nest[: nest.index(outermost) + 1][::-1]]
         return induction(expr, [x for x in loops if isinstance(x, For)])
 
     def build(self, choice: Choice) -> tuple[Program, Asked]:
-        """The program that keeps what is chosen, and what is to be known of the expressions asked for.
+        """Builds the program for a choice, and returns the options of all expressions met.
 
-        What `choice` does not name is had by its first option.
+        Expressions that `choice` does not name use their first option.
         """
         return _Builder(self, choice).program()
 
 
 class _Builder:
-    """One choice on its way to a program."""
+    """Builds the program of one choice."""
 
     def __init__(self, placement: Placement, choice: Choice):
         self.placement, self.choice = placement, choice
@@ -218,12 +218,12 @@ class _Builder:
             body.clear()
 
     def program(self) -> tuple[Program, Asked]:
-        """The whole."""
+        """Returns the program and the options of its expressions."""
         body = self.body(self.placement.root, self.placement.program.body)
         return dataclasses.replace(self.placement.program, body=body), self.asked
 
     def name(self, hint: str) -> str:
-        """A name that is not in use."""
+        """Returns an unused name."""
         name, number = hint, 0
         while name in self.used:
             number += 1
@@ -232,7 +232,7 @@ class _Builder:
         return name
 
     def body(self, body: Body, old: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        """The statements of a body with what is added to them."""
+        """The statements of a body with its insertions."""
         made = [self.statement(s, Spot(body, i)) for i, s in enumerate(old)]
         end = Spot(body, len(old))
         ends = [Assign(n, self.resolve(e, Use(end, "step", m), top=True)) for n, e, m in body.ends]
@@ -264,7 +264,7 @@ class _Builder:
                 return While(condition, inside(0, body), s.where)
 
     def instruction(self, s: Instruction, spot: Spot) -> Instruction:
-        """An instruction with what it evaluates resolved; regions that only describe stay as they are."""
+        """An instruction with its evaluated expressions resolved; descriptive regions stay as they are."""
         registers, values = operands(s), parameters(s)
         apart = IN_MEMORY if self.placement.uniform else frozenset()
         found: list[tuple[str, Expr | Region]] = []
@@ -284,15 +284,15 @@ class _Builder:
         return Instruction(s.label, s.name, reads, writes, s.warp, when, tuple(found), s.where)
 
     def region(self, region: Region, spot: Spot, hint: str) -> Region:
-        """A region with the ends of its intervals resolved."""
+        """A region with its interval bounds resolved."""
         start, stop = Use(spot, hint), Use(spot, f"{hint}_end")
         box = tuple(Interval(self.resolve(i.start, start), self.resolve(i.stop, stop)) for i in region.box)
         return Region(region.buffer, box, region.where)
 
     def resolve(self, expr: Expr, use: Use, *, register: bool = False, top: bool = False) -> Expr:
-        """The expression in terms of what is kept. `register` tells that a constant needs a register here.
+        """Rewrites an expression in terms of kept values. With `register`, a constant needs a register here.
 
-        `top` stands for the whole value of an assignment, which no other scalar need keep.
+        `top` marks the whole value of an assignment, which needs no further scalar.
         """
         if isinstance(expr, Const) and register and expr.value and expr.kind is Kind.INT:
             option = self.option(expr, use.spot)
@@ -308,9 +308,9 @@ class _Builder:
         return self.computed(expr, use)
 
     def option(self, expr: Expr, spot: Spot) -> Option:
-        """What is chosen for an expression, as far as it is possible here."""
+        """The chosen option of an expression, if it is possible here."""
         if not names(expr) <= self.placement.taken:
-            # An update, of a scalar that the choice itself introduces.
+            # The update of a scalar that this choice introduces.
             return COMPUTE
         options = self.placement.options(expr, spot)
         if len(options) > 1:
@@ -324,7 +324,7 @@ class _Builder:
             return expr
         right = expr.args[-1]
         if expr.op in (Op.ADD, Op.SUB) and isinstance(right, Const):
-            # A constant and its opposite share a register.
+            # A constant and its negative share a register.
             opposite = Op.SUB if expr.op is Op.ADD else Op.ADD
             if LOW < right.value < 0 and in_register(expr, 1, in_memory=use.in_memory):
                 expr = Apply(opposite, (expr.args[0], Const(-right.value)))
@@ -335,24 +335,24 @@ class _Builder:
         return Apply(expr.op, tuple(args))
 
     def keep(self, expr: Expr, use: Use, depth: int) -> Expr:
-        """The scalar that keeps the expression, assigned inside so many loops."""
+        """The scalar that keeps the expression, assigned at loop depth `depth`."""
         home = next(s for s in self.placement.homes(expr, use.spot) if s.body.depth == depth)
         version = sum(not names(expr).isdisjoint(c) for c in home.body.changes[: home.index])
         known = home.body.values.get((expr, version, use.in_memory))
         if known is not None:
             return known
         value = self.computed(expr, dataclasses.replace(use, spot=home))
-        # As `retype` will have it: what is known of the parts that it is computed from.
+        # The bounds that `retype` will derive from the parts it is computed from.
         variable = self.variable(expr, use, bounds(value))
         home.body.values[expr, version, use.in_memory] = variable
         self.add(home, Assign(variable.name, value))
         return variable
 
     def carry(self, expr: Expr, use: Use, depth: int) -> Expr:
-        """The scalar that the loops inside of so many loops move on."""
+        """The induction variable of the loops deeper than `depth`."""
         nest = self.placement.nest(expr, use.spot.body)
         outermost = next(b for b in nest if b.depth == depth + 1)
-        # Loops one after the other may have the same variable: each nest keeps its own value.
+        # Successive loops may use the same variable; each nest has a value of its own.
         key = (expr, -id(nest[0]), use.in_memory)
         known = outermost.values.get(key)
         if known is not None:
@@ -373,21 +373,21 @@ class _Builder:
         return variable
 
     def variable(self, expr: Expr, use: Use, within: Bounds) -> Var:
-        """A new scalar for an expression, an integer within bounds."""
+        """A new scalar for an expression, bounded by `within` if an integer."""
         low, high = within if expr.kind is Kind.INT else (0, 1)
         return Var(self.name(use.hint), Type(expr.kind, low, high + 1, loop_depth(expr)))
 
     def add(self, spot: Spot, statement: Statement) -> None:
-        """Put a statement before another, and before the waits that stand right before that."""
+        """Inserts a statement before another one and before the waits directly before that."""
         first = spot.body.first
         index = first[spot.index] if spot.index < len(first) else spot.index
         spot.body.before.setdefault(index, []).append(statement)
 
 
 def in_register(expr: Apply, index: int, *, in_memory: bool = False) -> bool:
-    """Whether the constant at that place of an operator has to be brought into a register.
+    """Whether the constant operand at `index` must be loaded into a register.
 
-    With `in_memory` every number that is added is: distances that are added to addresses.
+    With `in_memory`, every added number must be: it is a distance added to an address.
     """
     constant = expr.args[index]
     assert isinstance(constant, Const)

@@ -1,7 +1,7 @@
-"""Prepares a program for the search for values worth keeping.
+"""Prepares a program for the search for values to keep.
 
-Canonical text is short, not always cheap: a sum around a minimum, for one, is taken apart again, so that what
-stands inside of it becomes one induction variable.
+Canonical text is short but not always cheap. For example, a sum around a minimum is distributed again, so
+that each operand of the minimum becomes a single induction variable.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sw.ir.walk import map_accesses, rewrite
 
 
 def prepare(program: Program) -> Program:
-    """The program with scalars replaced by what they stand for, and its expressions as `prepared`."""
+    """Inlines scalars and applies `prepared` to every expression."""
     program = retype(inline(retype(simplify(retype(program)))))
-    # Once more: a branch that has lost its assignments may be small enough for predicates.
+    # Once more: a branch that has lost its assignments may be small enough for predication.
     program = retype(simplify(program))
     unknown = unbounded(program)
     body = rewrite(program.body, lambda s: _safe(s, unknown))
@@ -37,17 +37,17 @@ def prepare(program: Program) -> Program:
 
 
 def prepared(expr: Expr) -> Expr:
-    """Sums sorted, minima outside of sums, and equality in loops as equality with 0.
+    """Sorts sums, moves minima and maxima outside them, and turns equality in loops into equality with 0.
 
-    The machine's predicates test a register for 0 for nothing.
+    The machine's predicates test a register for 0 at no cost.
     """
     return _tests(_cuts(sorted_sum(expr)))
 
 
 def _safe(s: Statement, unknown: set[str]) -> Statement:
-    """Parameters that fit their registers also where an operation does not happen.
+    """Makes parameters fit their registers even if the operation is predicated off.
 
-    Only here: when values are kept, the ranges of scalars no longer show it, and it is taken for granted.
+    This must happen here: once values are kept, the ranges of scalars no longer show it, so it is assumed.
     """
     if not isinstance(s, Instruction):
         return s
@@ -57,9 +57,9 @@ def _safe(s: Statement, unknown: set[str]) -> Statement:
 
 
 def _from_starts(s: Instruction) -> Instruction:
-    """The instruction with ends of intervals that it evaluates as start and length, where that is constant.
+    """Writes evaluated intervals of constant length as start and start + length.
 
-    In canonical form both are sums, `a[4 - i : 7 - i]`, of which the search would move on two, not one.
+    In canonical form both ends are sums, as in `a[4 - i : 7 - i]`, and would become two induction variables.
     """
     made = map_accesses(s, _from_start)
     return dataclasses.replace(made, reads=s.reads, writes=s.writes) if s.name in INTRINSICS else made
@@ -76,7 +76,7 @@ def _from_start(region: Region) -> Region:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _cuts(expr: Expr) -> Expr:
-    """Minima and maxima outside of the constants that are added to them and that they are multiplied by."""
+    """Moves minima and maxima outside the constants added to them or multiplied with them."""
     if not isinstance(expr, Apply):
         return expr
     args = tuple(_cuts(a) for a in expr.args)
@@ -92,7 +92,7 @@ def _cuts(expr: Expr) -> Expr:
 
 
 def _moved(expr: Expr, scale: int, rest: int) -> Expr | None:
-    """`expr * scale + rest`, inside of minima and maxima; None where that may exceed 32 bits."""
+    """`expr * scale + rest` distributed into minima and maxima; None if that may exceed 32 bits."""
     low, high = sorted(b * scale + rest for b in bounds(expr))
     if low < LOW or high >= HIGH:
         return None
@@ -111,7 +111,7 @@ def _tests(expr: Expr) -> Expr:
     if expr.op is Op.NOT and isinstance(args[0], Apply) and args[0].op is Op.NOT:
         return args[0].args[0]
     if expr.op is Op.NE:
-        # One form of what predicates test in two senses.
+        # Use one form: predicates can test it in both senses.
         return _tests(apply(Op.NOT, Apply(Op.EQ, args)))
     if expr.op is Op.EQ and args[0].kind is Kind.INT and loop_depth(expr) is not None:
         difference = sorted_sum(apply(Op.SUB, *args))

@@ -16,16 +16,15 @@ from sw.ir.program import Assign, For, If, Instruction, Program, Region, Stateme
 from sw.ir.scope import retype
 from sw.ir.walk import expressions, map_expressions, rewrite, statements, walk
 
-#: How often a program is gone through again because its scalars have got narrower ranges.
+#: Most rounds over a program; narrower ranges of scalars require another one.
 ROUNDS = 8
 
 
 def canonicalize_program(program: Program) -> Program:
-    """The program with every expression in canonical form and merged branches; types must be up to date.
+    """Brings every expression into canonical form and merges branches; types must be up to date.
 
-    What surely fails when it is reached can become so short that it shows, `x // (y - y)` as `x // 0`. Such a
-    program would be refused when it is read again: the statements that are concerned stay as they are, known
-    by their places in the text.
+    A statement that surely fails can become so short that the failure shows: `x // (y - y)` becomes `x // 0`.
+    The parser would reject that, so such statements (identified by location) stay as they are.
     """
     kept: frozenset[Location] = frozenset()
     while wrong := problems(found := _settled(program, kept)):
@@ -41,10 +40,10 @@ def canonicalize_program(program: Program) -> Program:
 
 
 def _settled(program: Program, kept: Set[Location]) -> Program:
-    """The program gone through until it stays; the statements and buffers in `kept` stay as they are.
+    """Repeats canonicalisation until nothing changes; statements and buffers in `kept` stay as they are.
 
-    A shorter value can be known to lie in a narrower range, which simplifies what uses it: the program is
-    gone through again with the types that follow.
+    A shorter value may have a narrower known range, which simplifies its users. So types are computed again
+    after every round.
     """
 
     def statement(s: Statement) -> Statement:
@@ -66,7 +65,7 @@ def _settled(program: Program, kept: Set[Location]) -> Program:
 
 
 def _branch(s: If) -> If:
-    """A branch, merged with the one inside of it where two ways lead to the same statements."""
+    """Merges a branch with one nested in it, if two paths lead to the same statements."""
     condition, body, orelse = s.condition, s.body, s.orelse
     while True:
         if len(body) == 1 and isinstance(body[0], If) and body[0].orelse == orelse:
@@ -78,7 +77,7 @@ def _branch(s: If) -> If:
 
 
 def _owners(program: Program) -> dict[Location | None, Location]:
-    """By places in the text, also of regions: those of the statement or buffer that stands there."""
+    """Maps locations, also those of regions, to the location of their statement or buffer."""
     found: dict[Location | None, Location] = {b.where: b.where for b in program.buffers if b.where}
     for s in statements(program.body):
         if s.where is not None:
@@ -89,7 +88,7 @@ def _owners(program: Program) -> dict[Location | None, Location]:
 
 
 def _behind(program: Program, places: Set[Location]) -> set[Location]:
-    """Statements around those at these places, and those that give values to what these use."""
+    """Statements around these locations, and those that assign what they use."""
     around = {a[-1].where for s, a in walk(program.body) if a and s.where in places}
     used = [e for s in statements(program.body) if s.where in places for e in expressions(s)]
     used += [e for b in program.buffers if b.where in places for e in b.shape]

@@ -9,10 +9,10 @@ import functools
 
 from sw.ir.expression import Apply, Const, Expr, Op, Var
 
-#: What an operand is sorted by: rank, opaque after arithmetic, size, text.
+#: Sort key of an operand: rank, opaque after arithmetic, size, text.
 Key = tuple[int, int, int, str]
 
-#: Nodes above which an expression is not repeated.
+#: Larger expressions, in nodes, are not duplicated.
 LARGE = 64
 CONSTANT, NO_LOOP, OUTERMOST = 0, 1, 2
 _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL})
@@ -20,7 +20,7 @@ _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL})
 
 @functools.lru_cache(maxsize=1 << 17)
 def rank(expr: Expr) -> int:
-    """0 for constants, 1 for what depends on no loop variable, 2 + depth of the deepest loop otherwise."""
+    """0 for constants, 1 for loop-invariant expressions, otherwise 2 + the depth of the deepest loop."""
     if isinstance(expr, Const):
         return CONSTANT
     if isinstance(expr, Var):
@@ -30,22 +30,22 @@ def rank(expr: Expr) -> int:
 
 @functools.lru_cache(maxsize=1 << 17)
 def opaque(expr: Expr) -> bool:
-    """Whether it is more than sums and products of variables."""
+    """Whether it contains more than sums and products of variables."""
     return isinstance(expr, Apply) and (expr.op not in _ARITHMETIC or any(map(opaque, expr.args)))
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def size(expr: Expr) -> int:
-    """How many nodes it has."""
+    """Number of nodes."""
     return 1 + sum(size(a) for a in expr.arguments)
 
 
 def small(*exprs: Expr) -> bool:
-    """Whether expressions may be written a second time: nested, that would double the size every time."""
+    """Whether expressions may be duplicated; nested duplication would double the size each time."""
     return sum(map(size, exprs)) <= LARGE
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def key(expr: Expr) -> Key:
-    """What operands are sorted by: a total order of expressions whose variables differ by name."""
+    """Sort key of operands: a total order for expressions whose variables differ by name."""
     return rank(expr), int(opaque(expr)), size(expr), str(expr)

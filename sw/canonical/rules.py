@@ -1,13 +1,13 @@
-"""Rewrite rules as data: pattern, condition, replacement, so that each can be proved by itself.
+"""Rewrite rules as data: pattern, conditions, replacement. Each rule can be proved by itself.
 
-The texts are expressions of docs/ir.md. By name, `c`, `g`, `k` (and with a digit) stand for constants, `p`,
-`q`, `r` for truth values, every other name for an integer. Conditions are read over the integers, nothing
-wraps in them: `fits(e)` says that `e` lies within 32 bits; a comparison must hold, of constants by their
-value, of others by the ranges of variables. A constant that only replacement and conditions name is chosen
-by who applies the rule: the proof is for every choice.
+The texts are expressions of docs/ir.md. Names `c`, `g`, `k` (optionally with a digit) stand for constants,
+`p`, `q`, `r` for truth values, all others for integers. Conditions are evaluated over the integers, without
+wrap-around: `fits(e)` states that `e` fits in 32 bits. A comparison must hold, for constants by value and
+otherwise by the ranges of variables. A constant that occurs only in the replacement and the conditions is
+chosen by the caller; the proof covers every choice.
 
-Laws are rules too, which hold in both directions; they justify normal forms (sorted operands, collected
-products) instead of single rewrites.
+Laws are rules that hold in both directions. They justify normal forms (sorted operands, collected products)
+rather than single rewrites.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"\b(?!(?:if|else|and|or|not|min|max|fits|True|False)\b)[a-z]
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold: a comparison, or that an expression lies within 32 bits."""
+    """A condition of a rule: a comparison, or that an expression fits in 32 bits."""
 
     expr: Expr
     fits: bool
@@ -37,13 +37,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """`pattern` may be replaced by `replacement` where all of `where` hold."""
+    """A rule: `pattern` may be replaced by `replacement` if all conditions in `where` hold."""
 
     name: str
     pattern: str
     replacement: str
     where: tuple[str, ...] = ()
-    #: Both sides raise for the same values even if what names stand for can raise: the order stays.
+    #: Both sides raise for the same values even if bindings can raise: the evaluation order is kept.
     lazy: bool = False
 
     @functools.cached_property
@@ -58,7 +58,7 @@ class Rule:
 
     @functools.cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """What must hold."""
+        """The conditions of the rule."""
         return tuple(
             Condition(_parse(t[5:-1]), True) if t.startswith("fits(") else Condition(_parse(t), False)
             for t in self.where
@@ -76,7 +76,7 @@ class Rule:
 
 
 def is_constant(name: str) -> bool:
-    """Whether a name of a rule stands for a constant."""
+    """Whether a name in a rule stands for a constant."""
     return CONSTANTS.fullmatch(name) is not None
 
 
@@ -86,7 +86,7 @@ def _parse(text: str) -> Expr:
 
 
 def _evaluated(expr: Expr) -> Iterator[str]:
-    """Names of variables that are evaluated whatever the conditions in the expression say."""
+    """Names of variables that are evaluated regardless of the conditions in the expression."""
     if isinstance(expr, Var):
         if not is_constant(expr.name):
             yield expr.name
@@ -97,7 +97,7 @@ def _evaluated(expr: Expr) -> Iterator[str]:
 
 
 def _read(text: str) -> dict[str, tuple[Rule, ...]]:
-    """The rules of `rules.txt` by group."""
+    """Reads the rules of `rules.txt` by group."""
     groups: dict[str, list[Rule]] = {}
     for line in text.splitlines():
         if line.startswith("["):
@@ -112,7 +112,7 @@ def _read(text: str) -> dict[str, tuple[Rule, ...]]:
     return {name: tuple(rules) for name, rules in groups.items()}
 
 
-#: Groups of rules by name; the first three are laws.
+#: Rules by group; the first three groups are laws.
 GROUPS = _read(Path(__file__).with_name("rules.txt").read_text())
 LAWS = tuple(r for name in ("ring", "lattice", "logic") for r in GROUPS[name])
 BY_NAME = {r.name: r for rules in GROUPS.values() for r in rules}

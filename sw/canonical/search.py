@@ -18,29 +18,29 @@ from sw.ir.program import If, Program
 from sw.ir.walk import statements
 
 Chosen = dict[Expr, Option]
-#: A value, and another way to have it.
+#: A value and an alternative option for it.
 Move = tuple[Expr, Option]
-#: The price of a move, its place in the program's order, and the move.
+#: The price of a move, its position in program order, and the move.
 Priced = tuple[float, int, Move]
-#: Operations that all evaluations together lower before a search ends: large programs get fewer evaluations.
-#: Shares of it may be used up when the strategy `EVERYTHING`, then giving up values, end.
+#: Operations lowered, over all evaluations, before a search stops; large programs get fewer evaluations. The
+#: strategy `EVERYTHING` and then spilling stop at these shares of it.
 WORK = 20_000
 EVERYTHING_SHARE, RELIEVE_SHARE = 0.4, 0.7
-#: Of these, operations that one look for improvements may lower: with all of them BERT's layer took the same
-#: cycles on four machines.
+#: Share of operations that one search for improvements may lower. With all of them, the layer of BERT took
+#: the same number of cycles on four machines.
 CLIMB = 5_000
-#: Registers to spare with which allocation surely succeeds, so that choices need not wait for it.
+#: Spare registers with which allocation surely succeeds, so it need not be tried.
 SLACK = 4
-#: By how much more than another one a turn before the first operation of an engine counts.
+#: Additional weight of a turn before the first engine operation.
 START = 2
 
 
 @dataclass(frozen=True)
 class Result:
-    """A choice made into a program: what it costs, and what else could have been chosen.
+    """An evaluated choice: its program, its cost, and the alternatives.
 
-    `excess` is by how much the registers are exceeded, summed over the instructions where they are; `start`
-    the turns before the first operation of an engine.
+    `excess` sums the registers needed beyond those available over all instructions. `start` is the number of
+    turns before the first engine operation.
     """
 
     program: Program
@@ -53,32 +53,32 @@ class Result:
 
     @property
     def cost(self) -> float:
-        """Turns; those in which an engine has nothing to do count several times."""
+        """Turns, with those before the first engine operation weighted more."""
         return self.turns + START * self.start
 
 
 @dataclass
 class Search:
-    """Evaluates choices for a program and a number of registers, r0 included."""
+    """Evaluates choices for a program with `registers` registers, r0 included."""
 
     placement: Placement
     registers: int
-    #: Cycles of the better one of the other strategies, which the best must not exceed.
+    #: Turns of the best simpler strategy, which the result must not exceed.
     limit: float = inf
-    #: Operations that were lowered for that.
+    #: Operations lowered so far.
     work: int = 0
     _known: dict[frozenset[tuple[Expr, Option]], Result] = field(default_factory=dict)
 
     def result(self, chosen: Chosen) -> Result:
-        """What a choice comes to."""
+        """Evaluates a choice; results are cached."""
         key = frozenset(chosen.items())
         if key not in self._known:
             self._known[key] = self.measured(*self.placement.build(chosen))
         return self._known[key]
 
     def measured(self, program: Program, asked: Asked) -> Result:
-        """What a program comes to."""
-        # Branches that have lost their operands may be small enough for predicates.
+        """Measures a program."""
+        # Branches that have lost their operands may be small enough for predication.
         simple = not any(isinstance(s, If) for s in statements(program.body))
         code = lower(program, simple=simple, uniform=self.placement.uniform)
         live = live_out(code)
@@ -94,27 +94,27 @@ class Search:
         return Result(program, asked, excess, turns, start_turns(code), registers, len(code.operations))
 
     def key(self, chosen: Chosen) -> tuple[float, ...]:
-        """What choices are compared by: less is better."""
+        """Sort key of choices; smaller is better."""
         return self.rank(self.result(chosen))
 
     def rank(self, r: Result) -> tuple[float, ...]:
-        """What results are compared by: less is better."""
+        """Sort key of results; smaller is better."""
         return r.excess, max(0.0, r.turns - self.limit), r.cost, r.static, r.registers
 
     def nothing(self) -> Chosen:
-        """Everything is computed where it is used."""
+        """The choice that computes everything at its use."""
         return self.computed({})
 
     def computed(self, chosen: Chosen) -> Chosen:
-        """A choice that computes all that it does not name."""
+        """Extends a choice to compute everything it does not name."""
         while new := self.result(chosen).asked.keys() - chosen.keys():
             chosen = chosen | dict.fromkeys(new, COMPUTE)
         return chosen
 
     def everything(self) -> Chosen:
-        """Every value is kept as far outside as possible, in the program's order, while registers last.
+        """Keeps every value as far outside as possible, in program order, while registers last.
 
-        Several values are tried at a time, half as many whenever that fails.
+        Tries several values at a time, and halves their number on failure.
         """
         if not self.result({}).excess:
             return {}
@@ -137,7 +137,7 @@ class Search:
         return chosen
 
     def budget(self) -> Chosen:
-        """The best that was found from several starts, never dearer than the other strategies."""
+        """The best choice found from several starts, never more expensive than the simpler strategies."""
         others = [self.everything(), self.nothing()]
         results = [self.result(o) for o in others]
         self.limit = min((r.turns for r in results if not r.excess), default=inf)
@@ -146,15 +146,14 @@ class Search:
         return found if found is mine else self.climb(found)
 
     def moves(self, chosen: Chosen) -> list[Move]:
-        """Values that are had in another way."""
+        """Alternatives for the values in use."""
         asked = self.result(chosen).asked
         return [(e, o) for e, options in asked.items() for o in options if o != chosen.get(e, options[0])]
 
     def relieve(self, chosen: Chosen) -> Chosen:
-        """Give up values, those that cost least per register relieved first, until the rest fits.
+        """Spills values, cheapest per relieved register first, until the rest fits.
 
-        What a value costs is looked at again when its turn comes: prices change little with what was given up
-        before.
+        The price of a value is checked again just before it is spilled; earlier spills change prices little.
         """
         waiting: list[Priced] = []
         while self.result(chosen).excess and self.work < RELIEVE_SHARE * WORK:
@@ -183,7 +182,7 @@ class Search:
         return sorted(found, key=itemgetter(0, 1))
 
     def climb(self, chosen: Chosen) -> Chosen:
-        """Take every change of one value that is for the better, round after round, until there is none."""
+        """Hill climbing: applies every single change that improves the result, until there is none."""
         moves = [] if self.result(chosen).excess else self.moves(chosen)
         most = min(WORK, self.work + CLIMB)
         while moves:
@@ -191,7 +190,7 @@ class Search:
             for expr, option in moves:
                 if self.work >= most:
                     return chosen
-                # Another change may have made the values of this one unnecessary.
+                # An earlier change may have made this value unnecessary.
                 trial = chosen | {expr: option}
                 if expr in self.result(chosen).asked and self.key(trial) < self.key(chosen):
                     chosen = trial
@@ -200,9 +199,9 @@ class Search:
 
 
 def start_turns(code: Code) -> float:
-    """Scalar turns before the first operation of an engine.
+    """Scalar turns before the first engine operation.
 
-    They count once, in loops too: further steps come when the engine has something to do.
+    They count once even in loops: in later iterations the engines are already busy.
     """
     before = itertools.takewhile(lambda o: is_scalar(o) or o.name in ("wait", "signal"), code.operations)
     return sum(min(1.0, o.weight) * isa.INSTRUCTIONS[o.name].turns for o in before if is_scalar(o))

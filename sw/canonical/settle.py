@@ -1,4 +1,4 @@
-"""Merges the conditional values, minima and maxima in a sum."""
+"""Merges the selects, minima and maxima in a sum."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from sw.ir.ranges import may_trap
 
 
 def settle(form: Form) -> Expr:
-    """A sum whose choices and minima are brought together."""
+    """The sum as an expression with its selects and extremes merged."""
     if any(isinstance(a, Apply) and a.op in (Op.SELECT, *DUAL) for m, _ in form.terms for a in m):
         form = choose_min_or_max(combine_choices(min_times_max(form)))
     return to_expr(form)
 
 
 def settled_exactly(form: Form) -> Form:
-    """A sum over the integers, settled where it lies within 32 bits before and after."""
+    """The same for a sum over the integers, if it fits in 32 bits before and after."""
     if any(wrap(k) != k for _, k in form.terms) or not fits(form):
         return form
-    # Both lie within 32 bits and are equal modulo 2^32, so they are equal.
+    # Both fit in 32 bits and are equal modulo 2^32, so they are equal.
     found = to_form(settle(form))
     return found if fits(found) else form
 
 
 def view_choice(form: Form, condition: Expr | None = None) -> tuple[Expr, Form, Form] | None:
-    """A sum with choices by one condition in it as a choice of two sums: condition and sides.
+    """Views a sum with selects on one condition as one select of two sums: condition and sides.
 
-    None where there are no choices, or, unless a condition is given, choices by several.
+    None if there are no selects or, unless `condition` is given, selects on several conditions.
     """
     choices = list(form.applied(Op.SELECT))
     conditions = {c.args[0] for c, _, _ in choices} if condition is None else {condition}
@@ -46,7 +46,7 @@ def view_choice(form: Form, condition: Expr | None = None) -> tuple[Expr, Form, 
 
 
 def combine_choices(form: Form) -> Form:
-    """Choices of a sum that have the same condition become one."""
+    """Merges the selects of a sum that share a condition."""
     conditions = [c.args[0] for c, _, _ in form.applied(Op.SELECT) if not may_trap(c)]
     for condition in dict.fromkeys(c for c in conditions if conditions.count(c) > 1):
         view = view_choice(form, condition)
@@ -58,14 +58,14 @@ def combine_choices(form: Form) -> Form:
 
 
 def other_extreme(expr: Expr) -> Apply | None:
-    """The maximum of the same operands for a minimum of two, and the other way round."""
+    """The maximum with the same operands as a minimum of two, and vice versa."""
     if not isinstance(expr, Apply) or expr.op not in DUAL or len(operands(expr.op, expr)) != 2:
         return None
     return Apply(DUAL[expr.op], expr.args)
 
 
 def choose_min_or_max(form: Form) -> Form:
-    """Writes a minimum of two values as sum minus maximum, or the other way, whichever is shorter."""
+    """Writes a minimum of two as sum minus maximum, or vice versa, whichever is shorter."""
     for expr in [a for a, _, _ in form.applied(*DUAL) if other_extreme(a)]:
         least, most = (Apply(op, expr.args) for op in (Op.MIN, Op.MAX))
         a, b = form.coefficient((least,)), form.coefficient((most,))
@@ -77,7 +77,7 @@ def choose_min_or_max(form: Form) -> Form:
 
 
 def min_times_max(form: Form) -> Form:
-    """Products of a minimum and the maximum of the same pair are products of the pair."""
+    """Replaces the product of a pair's minimum and maximum by the product of the pair."""
     for monomial, k in form.terms:
         for factor in monomial:
             other = other_extreme(factor)

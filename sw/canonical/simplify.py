@@ -1,7 +1,7 @@
-"""The core form of an expression, and the canonical form that is written out.
+"""The core form of an expression, and the canonical form that is printed.
 
-Core form is what expressions are compared in: sums of products over few operators. The canonical form is core
-form written so that it costs little (`sw.canonical.emit`).
+Expressions are compared in core form: sums of products over few operators. The canonical form is core form
+written as cheaply as possible (`sw.canonical.emit`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sw.codegen.cost import turns
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, const
 from sw.ir.ranges import may_trap
 
-#: How often an expression is brought into canonical form again until nothing changes.
+#: Most repetitions of canonicalising an expression until nothing changes.
 ROUNDS = 16
 
 
 def canonicalize(expr: Expr) -> Expr:
-    """An expression of the same value in canonical form; the same for every spelling that the rules unite.
+    """Returns an equal expression in canonical form, the same for all spellings that the rules unify.
 
-    Canonicalising twice changes nothing: it is repeated until the text stays, and should it not stay, the
-    smallest of the expressions that it alternates between is taken. An expression nested too deep for
-    Python's stack (some hundred levels) is returned as it is.
+    The function is idempotent: it repeats until the text is stable; if the text alternates, it takes the
+    smallest of the alternatives. An expression nested too deep for Python's stack (some hundred levels) is
+    returned unchanged.
     """
     try:
         return _canonical(expr)
@@ -51,7 +51,7 @@ def _canonical(expr: Expr) -> Expr:
 
 
 def _cheaper(expr: Expr) -> Expr:
-    """Core form as it is written; where that costs more, the expression with its parts in canonical form."""
+    """Writes the core form; if that is more expensive, canonicalises only the operands."""
     found = emit(core(expr))
     if turns(found) <= turns(expr):
         return found
@@ -59,7 +59,7 @@ def _cheaper(expr: Expr) -> Expr:
 
 
 def _by_parts(expr: Expr) -> Expr:
-    """An expression of the same operators, their operands in canonical form and sorted."""
+    """The same operators, with operands in canonical form and sorted."""
     if not isinstance(expr, Apply):
         return expr
     op = expr.op
@@ -84,7 +84,7 @@ def _by_parts(expr: Expr) -> Expr:
 
 
 def _parts(node: Apply) -> Sequence[Expr]:
-    """The operands of a node, over all groupings of the operator."""
+    """The operands of a node, flattened over groupings of its operator."""
     return operands(node.op, node) if node.op in ASSOCIATIVE else node.args
 
 
@@ -117,5 +117,5 @@ def core(expr: Expr) -> Expr:
 
 
 def _choice(expr: Expr) -> Sequence[Expr] | None:
-    """Condition and sides of a choice as it was written."""
+    """Condition and sides of a select as written."""
     return [core(a) for a in expr.arguments] if isinstance(expr, Apply) and expr.op is Op.SELECT else None

@@ -1,4 +1,4 @@
-"""Alternative ways to write a sum of products, from which the emitter takes the cheapest."""
+"""Alternative spellings of a sum of products; the emitter takes the cheapest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sw.ir.ranges import may_trap
 
 
 def variants(form: Form) -> Iterator[Form]:
-    """Sums of the same value, one step away."""
+    """Yields equal sums, one rewriting step away."""
     yield from _remainders(form, exact=False)
     for inner, k, rest in form.applied(Op.DIV, Op.SELECT, *DUAL):
         if may_trap(inner):
@@ -27,14 +27,14 @@ def variants(form: Form) -> Iterator[Form]:
 
 
 def _parts(form: Form, *inside: Form) -> Iterator[Form]:
-    """What could be moved inside of an operator on sums: nothing, the constant, what occurs there, all."""
+    """What could move into an operator on sums: nothing, the constant, the terms that occur there, all."""
     atoms = {a for f in inside for m, _ in f.terms for a in m}
     shared = tuple(t for t in form.terms if not atoms.isdisjoint(t[0]))
     yield from dict.fromkeys((ZERO, Form(form.const), Form(form.const, shared), form))
 
 
 def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
-    """`rest + k * inner` for a choice, minimum or maximum, with summands and factor inside of it."""
+    """`rest + k * inner` for a select, minimum or maximum, with summands and factor moved inside."""
     op = inner.op
     condition = inner.args[:1] if op is Op.SELECT else ()
     sides = [to_form(a) for a in (inner.args[1:] if condition else operands(op, inner))]
@@ -44,7 +44,7 @@ def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
     for moved in _parts(rest, *sides):
         left = rest - moved
         for by in dict.fromkeys((1, k)):
-            # The factor `by` goes inside.
+            # The factor `by` moves inside.
             outer = k // by
             if moved.common % outer:
                 continue
@@ -62,7 +62,7 @@ def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
 
 
 def _into_quotient(rest: Form, numerator: Form, c: int, k: int) -> Iterator[Form]:
-    """`rest + k * (numerator // c)` with multiples of the quotient inside."""
+    """`rest + k * (numerator // c)` with multiples moved into the quotient."""
     views = [(rest, numerator, k), (rest, -numerator + (c - 1), -k)]
     for outside, inside, factor in views:
         for moved in _parts(outside, inside):
@@ -82,9 +82,9 @@ def _into_quotient(rest: Form, numerator: Form, c: int, k: int) -> Iterator[Form
 
 @functools.lru_cache(maxsize=1 << 16)
 def with_remainders(form: Form, exact: bool = False) -> Form:
-    """The sum with remainders for quotients, as long as it has fewer terms or coefficients then.
+    """Replaces quotients by remainders while that reduces terms or coefficients.
 
-    `exact` says that the sum is one over the integers, in which an operand that may wrap is no sum.
+    `exact` marks a sum over the integers; there, operands that may wrap are not split into summands.
     """
     for changed in _remainders(form, exact):
         if (_weight(changed), changed.count) < (_weight(form), form.count):
@@ -93,12 +93,12 @@ def with_remainders(form: Form, exact: bool = False) -> Form:
 
 
 def _weight(form: Form) -> int:
-    """How much there is to add and multiply."""
+    """Number of additions and multiplications in a sum."""
     return form.count + sum(len(m) - 1 + (abs(k) != 1) for m, k in form.terms)
 
 
 def _remainders(form: Form, exact: bool) -> Iterator[Form]:
-    """The sum with one remainder instead of a quotient."""
+    """The sum with one quotient replaced by a remainder."""
     atoms = dict.fromkeys(a for m, k in form.terms if k for a in m)
     quotients = {a: parts for a in atoms if (parts := quotient_of(a)) is not None}
     for quotient, (numerator, divisor) in quotients.items():
@@ -115,13 +115,13 @@ def _remainders(form: Form, exact: bool) -> Iterator[Form]:
             for factor in _multiples(factors, d):
                 changed = (form + product(nothing, from_terms([factor]))).wrapped()
                 if changed.coefficient((quotient,)) == 0:
-                    # The remainder raises what the quotient would have to stay for.
+                    # The remainder raises the errors for which the quotient would have to stay.
                     changed = changed.without((quotient,))
                 yield changed
 
 
 def quotient_of(expr: Expr) -> tuple[Form, Form] | None:
-    """Numerator and divisor of a quotient; of a minimum of quotients by one number, those of all of it."""
+    """Numerator and divisor of a quotient, or of a minimum of quotients by the same number."""
     if not isinstance(expr, Apply) or expr.op not in (Op.DIV, *DUAL):
         return None
     if expr.op is Op.DIV:
@@ -137,7 +137,7 @@ def quotient_of(expr: Expr) -> tuple[Form, Form] | None:
 
 
 def _nested(quotients: dict[Expr, tuple[Form, Form]], quotient: Expr, c: int) -> Iterator[tuple[Form, Form]]:
-    """`x // c` as quotient of `x // g`, for those that stand beside it."""
+    """`x // c` as a quotient of an `x // g` that also occurs in the sum."""
     for other, (numerator, divisor) in quotients.items():
         g = divisor.constant
         if g is not None and numerator == quotients[quotient][0] and 1 < g < c and c % g == 0:
@@ -145,7 +145,7 @@ def _nested(quotients: dict[Expr, tuple[Form, Form]], quotient: Expr, c: int) ->
 
 
 def _multiples(factors: Form, divisor: Form) -> Iterator[Term]:
-    """Products with coefficients that, times the divisor, are summands of a sum."""
+    """Products whose coefficients times the divisor are summands of a sum."""
     first, c = divisor.summands[0]
     if any(k == 0 for _, k in divisor.summands) or abs(divisor.constant or 0) == 1:
         return

@@ -1,4 +1,4 @@
-"""One attempt to map a graph with a given II: place, route, repair, and report what stands in the way."""
+"""One attempt to map a graph with a given II: place, route, repair, and report the obstacles."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from sw.cgra.repair import before, settle
 from sw.cgra.resources import MOST_REGISTERS
 from sw.cgra.route import Routes, routes, scratch
 
-#: Temperatures of the annealing of places, of places with routes, and of these once more.
+#: Start and end temperatures: placement; moves with routing; these once more.
 PLACE_HEAT = (3.0, 0.2)
 REPAIR_HEAT = (4.0, 1.0)
 AGAIN_HEAT = (2.0, 1.0)
-#: Proposals and moves after which the time is looked at.
+#: Proposals and moves between two checks of the time limit.
 SLICE, REPAIR_SLICE = 1_000_000, 4_000
-#: Steps too short after placement with which moves with routes still have a chance.
+#: Most missing steps after placement for which moves with routing still have a chance.
 MOST_SHORT = 3
-#: Operations per which a graph may have these steps, and the moves with routes again while few uses are left.
+#: Operations for which a graph is allowed `MOST_SHORT` missing steps; and the most uses left for which moves
+#: with routing are repeated.
 LARGE, FEW = 100, 4
-#: What failures name at most.
+#: Most items named in a failure.
 _NAMED = 4
 
 
@@ -42,9 +43,9 @@ class Effort:
 
 @dataclass(frozen=True)
 class Try:
-    """The outcome of an attempt, after this many routed moves.
+    """The outcome of an attempt after `moves` moves with routing.
 
-    `left` counts missing steps, values without a route, and excess uses of resources at the end.
+    `left` counts missing steps, unrouted values, and excess uses of resources at the end.
     """
 
     mapping: Mapping | None
@@ -69,7 +70,7 @@ def cool(
     heat: tuple[float, float],
     late: Callable[[], bool],
 ) -> int:
-    """Anneal in slices, so that the time can be checked in between; returns the number of proposals."""
+    """Anneals in slices, so that the time can be checked in between; returns the number of proposals."""
     rng, made, ways = generator(seed), 0, congestion(problem)
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
@@ -91,7 +92,7 @@ def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, 
 def finish(
     problem: Problem, spots: Spots, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> Try:
-    """Route a placement, and repair it if routing fails."""
+    """Routes a placement, and repairs it if routing fails."""
     large = max(1, problem.size // LARGE)
     lacking = short(problem, spots)
     found, work = routes(problem), scratch(problem)
@@ -115,7 +116,7 @@ def finish(
 
 
 def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
-    """What stood in the way, as a number and in words: short dependences, unrouted values, overuse."""
+    """The obstacles as a number and in words: short dependences, unrouted values, overuse."""
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
     left = 0
@@ -128,7 +129,7 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
             steps = int(spots.step[v] - spots.step[u] + problem.arrays.wait[e])
             way = f"PE {fabric.at(int(spots.pe[u]))} to PE {fabric.at(int(spots.pe[v]))}"
             named.append(
-                f"a value finds no way in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
+                f"no route arrives in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
             )
         left += max(lacks, 0) or int(edge.routed and not found.length[e])
     names = [f"link {fabric.at(link.source)} to {fabric.at(link.target)}" for link in fabric.links]
@@ -144,7 +145,7 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
 
 
 def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
-    """The mapping."""
+    """Converts spots and routes to a mapping."""
     names = registers_of(problem.fabric, MOST_REGISTERS)
     paths = {
         int(e): [names[x] for x in routes.path[e, 1 : routes.length[e] + 1]]

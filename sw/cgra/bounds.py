@@ -16,7 +16,7 @@ from sw.cgra.problem import allowed_pes
 from sw.dfg.graph import Graph
 from sw.dfg.recurrence import critical_cycle
 
-#: Sets of operations that are combined at most; more than the kinds of units need.
+#: Most sets of operations that are combined; the kinds of units need fewer.
 _MOST_SETS = 10
 
 
@@ -34,7 +34,7 @@ class MII:
         return max(self.res_mii, self.rec_mii)
 
     def as_dict(self) -> dict[str, Any]:
-        """The bounds for other programs."""
+        """The bounds as JSON."""
         return {"mii": self.mii, "res_mii": self.res_mii, "rec_mii": self.rec_mii, "why": self.why}
 
 

@@ -18,14 +18,14 @@ from sw.cgra.place import Spots, hops, node_cost, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.resources import FAR, resources
 
-#: What a use of a link beyond one costs.
+#: Cost of each use of a link beyond one.
 OVER = 1.0
 
 
 class Congestion(NamedTuple):
-    """What ways take: `first[w, p, q]` is the link that a value, wide (w = 1) or not, at PE p takes to PE q,
-    `own[n, l]` how many ways of node n's value go through link l, `used[l, c]` how many values have link l
-    in context c.
+    """Link usage of routes: `first[w, p, q]` is the first link from PE p to q for a value (wide if w = 1),
+    `own[n, l]` how many routes of node n's value use link l, `used[l, c]` how many values use link l in
+    context c.
     """
 
     first: Array
@@ -49,7 +49,7 @@ def _first_of(fabric: Fabric, hops: Array) -> Array:
         ]
         count = np.zeros(fabric.size, dtype=np.int64)
         for link, way in zip(links, ways, strict=True):
-            # Of two ways the one or the other, such that values from different PEs take different ones.
+            # Alternate between equally short routes, so that values from different PEs spread out.
             new = (count[way] == 0) | ((goals[way] + pe) % 2 == count[way] % 2)
             found[pe, way[new]] = link
             count[way] += 1
@@ -68,7 +68,7 @@ def congestion(problem: Problem) -> Congestion:
 
 @inner
 def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
-    """Add the route of edge e (sign 1) or remove it (-1); returns the change of excess uses."""
+    """Adds the route of edge e (sign 1) or removes it (-1); returns the change of excess uses."""
     if not f.routed[e]:
         return 0
     u = f.source[e]
@@ -120,7 +120,7 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
 def spread(
     f: Arrays, rng: Array, spots: Spots, c: Congestion, proposals: int, hot: float, cold: float
 ) -> None:
-    """Anneal in place from temperature `hot` to `cold`."""
+    """Anneals in place from temperature `hot` to `cold`."""
     nodes = spots.step.shape[0]
     c.own[:] = 0
     c.used[:] = 0
@@ -145,7 +145,7 @@ def spread(
         if change - OVER * most > limit:
             put(spots, n, t0, p0, m, s0, p)
             continue
-        # Ways are given back as they were: in the old places.
+        # Undo at the old positions, so that the routes removed are those that were added.
         put(spots, n, t0, p0, m, s0, p)
         uses = _ways(f, c, n, NONE, spots, -ONE) + _ways(f, c, m, n, spots, -ONE)
         put(spots, n, t, p, m, s, p0)

@@ -8,7 +8,7 @@ from hw.fabric.draw import Panel, Text, document
 from sw.cgra.mapping import Mapping
 from sw.dfg.graph import NodeId
 
-#: Colours of values, in turn.
+#: Colours of values, reused in order.
 _COLOURS = (
     "#1f5fa8",
     "#b3541e",

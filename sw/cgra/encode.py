@@ -16,9 +16,9 @@ from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import DATA, PREDICATE, Edge, Node, Value, arrays_of
 
-#: The muxes of operands.
+#: The operand muxes.
 _MUX = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
-#: Bits of an address in a table memory.
+#: Address bits of a table memory.
 _TABLE_BITS = 16
 
 
@@ -55,7 +55,7 @@ def configuration(
 
 
 def differences(mapping: Mapping) -> tuple[str, ...]:
-    """The errors of a mapping: where its words, decoded again, differ from the graph."""
+    """The errors of a mapping: differences between its decoded words and the graph."""
     scalars = {name: i for i, name in enumerate(mapping.graph.scalars)}
     try:
         words = encode(configuration(mapping, scalars=scalars))
@@ -99,13 +99,13 @@ class _EntryWriter:
         return Entry(fields, self.consts.get(key, 0), self.inits.get(key, 0))
 
     def set(self, pe: int, step: int, name: str, value: int) -> None:
-        """Set a field; a correct mapping sets it to one value only."""
+        """Sets a field; a correct mapping sets it to one value only."""
         context = step % self.mapping.ii
         if self.fields[pe, context].setdefault(name, value) != value:
             raise self.error(pe, step, f"{name} must have one value, not two")
 
     def select(self, pe: int, step: int, name: str, source: str) -> None:
-        """Make a mux select a source."""
+        """Makes a mux select a source."""
         sources = self.layouts[pe].sources.get(name, ())
         if source not in sources:
             raise self.error(pe, step, f"{name} cannot select {source}")

@@ -21,9 +21,9 @@ from sw.dfg.graph import arrays_of
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-#: Values times steps from register to register beyond which no program is made.
+#: Most route choices (values times register transfers) for which a constraint program is built.
 MOST_WAYS = 25_000
-#: Work of the solver, in its own units, which do not depend on the machine: about as many seconds.
+#: Deterministic work limit of the solver, in its own machine-independent units: about as many seconds.
 WORK = 4.0
 INFEASIBLE = "proved infeasible"
 
@@ -51,7 +51,7 @@ class _Extended:
             for y, after in enumerate(registers):
                 moves = after.kind != "result" and after.pe == heads[x]
                 moves = moves and (after.kind == "link" or before.kind == "link")
-                # With one context a value that stays would meet that of the next iteration.
+                # With one context, a stored value would collide with that of the next iteration.
                 if (moves and x != y) or (x == y and ii > 1):
                     self.arcs += [(x * ii + k, y * ii + (k + 1) % ii) for k in range(ii)]
         self.into: dict[int, list[int]] = defaultdict(list)
@@ -169,7 +169,7 @@ class _Program:
                 read
             )
         model.add_exactly_one(ends)
-        # What follows from all of this, said at once: it makes proofs shorter.
+        # Redundant constraints, which shorten proofs.
         model.add(self.step[v] - self.step[u] + wait >= 1)
         for q, here in self.at[u].items():
             for r, there in self.at[v].items():
@@ -226,7 +226,7 @@ def decidable(problem: Problem) -> bool:
 
 def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
     """A mapping, `INFEASIBLE`, or why neither was found; `seconds` is a time limit."""
-    from ortools.sat.python import cp_model  # takes half a second, and few graphs come here
+    from ortools.sat.python import cp_model  # imported here: it takes half a second, and few graphs need it
 
     program = _Program(problem, _extended(problem.fabric, problem.arrays.ii), cp_model.CpModel())
     program.build()

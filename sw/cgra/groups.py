@@ -22,24 +22,24 @@ from sw.cgra.problem import Problem
 from sw.cgra.resources import resources
 
 Groups = tuple[tuple[int, ...], ...]
-#: PEs of a group, about, and groups at least and at most.
+#: Approximate number of PEs per group, and the minimum and maximum number of groups.
 PES, LEAST_GROUPS, MOST_GROUPS = 4, 16, 64
-#: Parts of rows and columns in which distances count.
+#: Distances are counted in this fraction of a row or column.
 _SCALE = 4
-#: How full a group may become, of what it has; a full one leaves no way to improve the details.
+#: Maximum fill of a group; a full one leaves no room to improve details.
 FULL = 0.97
-#: What a hop away from its group costs an operation when it gets its first place.
+#: Cost of each hop between an operation and its group in the initial placement.
 FAR = 0.5
-#: Share of an effort's proposals for each phase: from good groups on fewer do.
+#: Each phase gets 1/`SHARE` of an effort's proposals: starting from good groups, fewer suffice.
 SHARE = 4
-#: Temperatures inside of the groups, and after that everywhere.
+#: Start and end temperatures within the groups, and then on the whole fabric.
 INSIDE_HEAT, EVERYWHERE_HEAT = (1.5, 0.8), (0.8, 0.2)
 
 
 def place_in_groups(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Place by groups, first one by one, then by annealing: steps, PEs, number of proposals.
+    """Places by groups, first one by one, then by annealing; returns the spots and the number of proposals.
 
     The seed chooses the partition. Every operation stays in or next to its group until the placement is good;
     then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
@@ -47,7 +47,7 @@ def place_in_groups(
     hops, allowed = problem.arrays.on.distance[0], problem.arrays.allowed
     count = min(max(problem.fabric.size // PES, LEAST_GROUPS), MOST_GROUPS)
     groups = partition(problem.fabric, threshold_for(problem.fabric, count), seed[-1])
-    # By operation and PE: how far the PE is from the operation's group.
+    # By operation and PE: the PE's distance from the operation's group.
     far = np.array([hops[list(group)].min(axis=0) for group in groups])[assign(problem, groups)]
     near = allowed & (far <= 1)
     near = np.where(near.any(axis=1, keepdims=True), near, allowed)
@@ -103,7 +103,7 @@ def threshold_for(fabric: Fabric, most: int) -> int:
 
 
 def assign(problem: Problem, groups: Groups) -> Array:
-    """The group of every operation: in turn, each where it fits and is closest to its neighbours."""
+    """Assigns each operation in turn to the group that has room and is closest to its neighbours."""
     fabric, f = problem.fabric, problem.arrays
     middles = [tuple(sum(fabric.at(pe)[k] for pe in g) * _SCALE // len(g) for k in (0, 1)) for g in groups]
     near: list[dict[int, int]] = [defaultdict(int) for _ in range(problem.size)]

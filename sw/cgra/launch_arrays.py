@@ -14,31 +14,31 @@ from sw.dfg.graph import Edge, Graph, Node
 from sw.dfg.kernel import Launch, Step, launches_in
 from sw.dtypes import ELEMENTS
 
-#: Bytes of a row of a buffer that takes several, and what all sizes are multiples of.
+#: Bytes per row of a buffer with several rows, and the unit of all sizes.
 ROW, UNIT = 4096, 64
 
 
 @dataclass(frozen=True)
 class ArrayExtent:
-    """An array: its type as an element of buffers, and how many elements it has."""
+    """An array: element type of its buffer, and number of elements."""
 
     element: str
     length: int
 
     @property
     def bytes(self) -> int:
-        """Bytes of a buffer for it: at least one element, whole units."""
+        """Size of its buffer in bytes: at least one element, rounded up to whole units."""
         return UNIT * max(1, math.ceil(self.length * ELEMENTS[self.element].bytes / UNIT))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of such a buffer."""
+        """Shape of its buffer."""
         size, rows = ELEMENTS[self.element].bytes, math.ceil(self.bytes / ROW)
         return (self.bytes // size,) if rows == 1 else (rows, ROW // size)
 
     @property
     def regions(self) -> tuple[tuple[slice, ...], ...]:
-        """The regions of such a buffer that the elements take: whole rows, and a part of one."""
+        """The regions of its buffer that hold elements: whole rows and part of one."""
         if len(self.shape) == 1:
             return ((slice(0, self.length),),)
         rows, rest = divmod(self.length, self.shape[1])
@@ -46,7 +46,7 @@ class ArrayExtent:
         return (whole, (slice(rows, rows + 1), slice(0, rest))) if rest else (whole,)
 
     def image(self, array: np.ndarray) -> np.ndarray:
-        """The array as the contents of such a buffer."""
+        """The array as the contents of its buffer."""
         held = np.zeros(self.shape, self.element)
         held.reshape(-1)[: self.length] = array
         return held

@@ -10,9 +10,9 @@ from sw.dfg.operations import OPERATIONS
 from sw.ir.expression import Const, Expr, Op, const, fold
 from sw.ir.types import Kind
 
-#: Nodes of an expression; what is larger is computed by the CGRA.
+#: Largest expression, in nodes; larger ones are computed by the CGRA.
 LARGEST = 64
-#: The operators of tile programs by the operations that they are.
+#: Operators of tile programs, by CGRA operation.
 _OPERATORS = {op.semantics.name: op for op in Op if op not in (Op.SELECT, Op.OR, Op.AND, Op.NOT)}
 
 

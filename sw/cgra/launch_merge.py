@@ -15,7 +15,7 @@ from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
 
 def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
-    """The kernel with straight-line code merged into the loop before it, inside host loops, where equivalent.
+    """Merges straight-line code into the loop before it, inside host loops, if that is equivalent.
 
     `scalars` are the values of the kernel's scalars: a loop must run at least once.
     """
@@ -54,11 +54,11 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
     if any(after.graph.by_id[node].op != "const" or after.graph.incoming[node] for node in given):
         return None
     if any(o.source in loop.graph.wide for o in given.values()):
-        # Straight code takes lane 0 of it, the loop has all lanes.
+        # The straight-line code would take lane 0 of the value, but the loop has all lanes.
         return None
     if not _same_if_repeated(loop.graph, after.graph, set(given)):
         return None
-    # The loop may have taken other code before: its number of nodes is new each time.
+    # The loop may have been merged before; the number of its nodes makes the prefix unique.
     mark = f"after{len(loop.graph.nodes)}."
     names: dict[NodeId, NodeId] = {node.id: f"{mark}{node.id}" for node in after.graph.nodes}
     nodes = [replace(node, id=names[node.id]) for node in after.graph.nodes if node.id not in given]

@@ -36,7 +36,7 @@ class PlannedLaunch(Instruction):
 class LaunchPlan:
     """The launches of a kernel for given values of its scalars.
 
-    `names` are reserved: those of its variables, and others that no variable may have. `words` is the array
+    `names` are the names of its variables and other reserved names. `words` is the array
     through which scalars pass, of size `word_count`. `results` are the values that the kernel returns:
     numbers, or the words that hold them at the end.
     """
@@ -78,7 +78,7 @@ def unused(stem: str, taken: set[str]) -> str:
     return found
 
 
-#: Where a scalar is: an expression that a warp evaluates, or the number of a word.
+#: Location of a scalar: an expression that a warp evaluates, or a word number.
 _Place = Expr | int
 
 
@@ -96,9 +96,9 @@ class _Planner:
     kernel: Kernel
     scalars: Mapping[str, int]
     times: int
-    #: Where scalars are, by their names.
+    #: Location of each scalar.
     places: dict[str, _Place] = field(default_factory=dict)
-    #: The numbers of words, by the names of scalars.
+    #: Word number of each scalar.
     words: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*RESERVED, ENTRY})
 
@@ -109,7 +109,7 @@ class _Planner:
         self.taken |= arrays
         self.array = unused("words", self.taken)
         self.places = {name: const(value) for name, value in self.scalars.items()}
-        # What is returned lies together.
+        # Return values get adjacent words.
         returned = list(dict.fromkeys(value for value in kernel.results if isinstance(value, str)))
         for name in returned:
             self.word(name)
@@ -136,7 +136,7 @@ class _Planner:
         return InputError(f"{self.kernel.file}: {self.kernel.name}: {what} must be {found}")
 
     def steps(self, body: Sequence[Step]) -> list[Statement]:
-        """Plan the steps of the kernel in order."""
+        """Plans the steps of the kernel in order."""
         made: list[Statement] = []
         for step in body:
             made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
@@ -177,7 +177,7 @@ class _Planner:
         """A launch, preceded by the values of its outputs if it runs no iteration."""
         written = {output.name: self.word(output.name) for output in graph.outputs}
         pairs: list[tuple[int, _Place]] = []
-        # What a launch reads must not be what it writes.
+        # A launch must not overwrite words that it reads.
         words: dict[str, int] = {}
         given: dict[str, Expr] = {}
         stored = store_outputs(graph, self.array, written)
@@ -218,14 +218,14 @@ class _Planner:
         return PlannedLaunch("", "cgra", operands=(("iterations", count), *scalars), graph=graph)
 
     def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Statement]:
-        """Launches that set words, as many as possible at once."""
+        """Launches that set words, each as many as possible."""
         others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
         made: list[Statement] = []
         for i in range(0, max(1, len(others)), len(SCALARS)):
             part = {f"value{n}": pair for n, pair in enumerate(others[i : i + len(SCALARS)])}
             moved: dict[int, str | int] = {word: name for name, (word, _) in part.items()}
             if i == 0:
-                # What is read must not be written before.
+                # Words must not be overwritten before they are read.
                 moved |= {word: place for word, place in pairs if isinstance(place, int)}
             if moved:
                 graph = moves(f"{self.kernel.name}.words", self.array, moved)
@@ -242,7 +242,7 @@ class _Planner:
         carried = [name for name in assigned(step.body) if name in self.places]
         before = dict(self.places)
         in_words = {name for name in carried if isinstance(before[name], int)}
-        # A scalar that the grid computes in one iteration is a word at the start of each.
+        # A scalar that the CGRA computes in one iteration must be a word at the start of each.
         while True:
             names = {name: unused(name, self.taken) for name in carried if name not in in_words}
             start: dict[str, _Place] = {name: self.word(name) for name in in_words}
@@ -262,7 +262,7 @@ class _Planner:
         return [*made, For(variable, Const(0), count, Const(1), tuple(body))]
 
     def assign(self, values: Mapping[str, Expr]) -> list[Statement]:
-        """Assign the next values of scalars simultaneously."""
+        """Assigns the next values of scalars simultaneously."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
             return [Assign(name, value) for name, value in changed.items()]
@@ -279,7 +279,7 @@ def _expression(place: _Place) -> Expr:
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     """The graph with named scalars replaced by loads of elements of `array`.
 
-    An initial value of an edge that is such a scalar becomes a select between the word and what the edge
+    If the initial value of an edge is such a scalar, it becomes a select between the word and what the edge
     carries. The graph must store to other words. Outputs must not have such initial values.
     """
     nodes: dict[NodeId, Node] = {}
@@ -290,7 +290,7 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
         return node.id
 
     def load(name: str) -> NodeId:
-        # No other node has such a name: graphs of functions have numbers, and what is made of them.
+        # No other node has such a name: nodes of functions, and of what is derived from them, are numbered.
         return add(Node(f"#{name}.load", "load", const=words[name], memory=Memory(array)))
 
     for node in graph.nodes:

@@ -27,12 +27,12 @@ from sw.ir.program import Assign, For, Program, Statement
 from sw.tile_programs import Bound, bind
 
 _SPACES = {"scratch": SCRATCH, "out": OUT}
-#: Arrays of the graph that copies words, and how many words it copies in an iteration.
+#: Arrays of the graph that copies words, and the number of words it copies per iteration.
 SOURCE, TARGET, COPIED = "source", "target", 2
 
 
 def _copy() -> Graph:
-    """Copies words from one array to another, `COPIED` per iteration."""
+    """Builds a graph that copies words from one array to another, `COPIED` per iteration."""
     nodes, edges = [Node("i", "add", const=COPIED)], [Edge("i", "i", 1, "I1", initial=(-COPIED,))]
     for k in range(COPIED):
         index = f"i{k}" if k else "i"
@@ -128,14 +128,14 @@ class _ProgramWriter:
         self.b = ProgramBuilder(name if name not in self.taken else f"{name}_")
         self.written = {a.name for a in plan.kernel.arrays if a.written} | {plan.words}
         self.extents = {**arrays, plan.words: ArrayExtent("int32", plan.word_count)}
-        #: Configurations with their graphs: one per graph that is launched, one per array that is copied.
+        #: Configurations with their graphs: one per launched graph, one per copied array.
         self.graphs = {self._copier(array): COPY for array in copied}
         self.configurations = {g: f"configuration {i}" for i, g in enumerate(mapped) if g != COPY}
         self.graphs |= {name: graph for graph, name in self.configurations.items()}
         for name, graph in self.graphs.items():
             self.extents[name] = ArrayExtent("uint32", len(mapped[graph].words()))
         self.memory: dict[str, BufferValue] = {}
-        #: What lies on the chip: arrays where they are used, configurations, and what is to be copied.
+        #: On-chip buffers: arrays where they are used, configurations, and initial contents to be copied.
         self.held: dict[str, BufferValue] = {}
         self.sources: dict[str, BufferValue] = {}
         self.results = "the results" if any(isinstance(r, int) for r in plan.results) else None
@@ -187,7 +187,7 @@ class _ProgramWriter:
             space, base = buffer.declared.space or "", bound.places[buffer.declared.name].base
             return ArrayEntry(_SPACES[space], ELEMENTS.index(extent.element), base, extent.length)
 
-        # What the program does not use has no place.
+        # A buffer that the program does not use has no address.
         used = [n for n, at in self.held.items() if n not in self.graphs and at.declared.name in bound.places]
         places = {name: entry(self.held[name], self.extents[name]) for name in used}
         copies = {
@@ -215,7 +215,7 @@ class _ProgramWriter:
             self.b.instruction("load_c", memory=self.memory[name], target=target, label=label)
 
     def _stores(self, names: Iterable[str]) -> None:
-        """Store results that nothing changes any more."""
+        """Stores results that no later step changes."""
         for name in names:
             kept = self.results if name == self.plan.words and self.results else name
             for region in self.extents[kept].regions:

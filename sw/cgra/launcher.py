@@ -9,9 +9,9 @@ from typing import TypeVar
 from sw.ir.expression import Const, Expr
 from sw.ir.intrinsics import KEEP
 
-#: Operands and parameters of a launch that are its scalars, in order.
+#: Operands and parameters of a launch that carry its scalars, in order.
 SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))
-#: Configurations start at multiples of so many bytes of the scratchpad.
+#: Alignment of configurations in the scratchpad, in bytes.
 UNIT = 16
 
 Address = TypeVar("Address")
@@ -30,7 +30,7 @@ class HeldConfiguration:
         return kept
 
     def forget(self) -> None:
-        """Forget the configuration: at the start and end of a loop that loads several."""
+        """Forgets the configuration; used at the start and end of a loop that loads several."""
         self.current = None
 
 

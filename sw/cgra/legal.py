@@ -15,7 +15,7 @@ from hw.fabric.layout import ARRAYS, FIRST, PATCHES
 from hw.fabric.operations import LOADS, STORES
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
-#: What operands of one entry share: the number of first iterations, the initial value.
+#: What the operands of one entry share: number of first iterations, initial value.
 Start = tuple[int, Value]
 
 
@@ -55,7 +55,7 @@ def patches(graph: Graph) -> int:
 
 
 def _check_operands(graph: Graph) -> None:
-    """Check that opaque operators have no more operands than an entry has muxes."""
+    """Checks that opaque operators have no more operands than an entry has muxes."""
     for node in graph.nodes:
         routed = [e.operand for e in graph.incoming[node.id] if e.routed]
         predicates = routed.count(PREDICATE)
@@ -66,7 +66,7 @@ def _check_operands(graph: Graph) -> None:
 
 
 def start(edge: Edge) -> Start | None:
-    """What an edge requires of its target's entry; None without initial values.
+    """The requirement of an edge on its target's entry; None without initial values.
 
     Only for edges with one initial value and few enough first iterations.
     """
@@ -74,7 +74,7 @@ def start(edge: Edge) -> Start | None:
 
 
 def starts(graph: Graph, node: NodeId) -> set[Start]:
-    """What the edges to a node require of its entry; a legal node has at most one requirement."""
+    """The requirements of the edges to a node on its entry; a legal node has at most one."""
     return {found for e in graph.incoming[node] if e.routed and (found := start(e))}
 
 
@@ -101,7 +101,7 @@ class _Builder:
         """One node with the edges to it."""
         incoming = self.graph.incoming[node.id]
         if node.op == "table" and node.immediate is not None:
-            # The constant of its entry says where the table lies.
+            # The entry's own constant is the table's offset, so the index needs a node.
             index = Node(self.name(f"{node.id}.index"), "const", node.const, node.scalar)
             self.nodes.append(index)
             node = replace(node, const=None, scalar=None)
@@ -134,7 +134,7 @@ class _Builder:
         return replace(edge, source=source, distance=run, initial=edge.initial[:run])
 
     def copy(self, source: NodeId, distance: int, initial: tuple[Value, ...]) -> NodeId:
-        """A node that supplies what an edge with this distance and these initial values supplies."""
+        """A node whose result equals what an edge with this distance and these initial values carries."""
         key = source, distance, initial
         if key not in self.copies:
             copy = Node(self.name(f"{source}.{len(self.copies)}.mov"), "mov")

@@ -59,7 +59,7 @@ class Mapping:
 
     `routes` holds, by number of the edge in `graph.edges`, the registers of every routed edge: one hop per
     step, the first in the source's step plus its latency, the last in the target's step plus
-    distance x ii. Edges of one source share registers where they are in the same ones.
+    distance x ii. Edges of one source share the registers that they have in common.
     """
 
     graph: Graph

@@ -13,7 +13,7 @@ import numpy as np
 from sw.cgra.compiled import NONE, ZERO, Array, below, compiled, generator, inner
 from sw.cgra.problem import Arrays, Problem
 
-#: What a step too short, a hop and a step of waiting cost.
+#: Costs of a missing step, of a hop, and of a step of waiting.
 SHORT, HOP, HOLD = 6.0, 0.3, 0.05
 
 
@@ -98,7 +98,7 @@ def propose(f: Arrays, n: int, rng: Array, spots: Spots) -> tuple[int, int]:
     if not f.allowed[n, p]:
         p = spots.pe[n]
     if e >= 0 and below(rng, 2) == 0 and hops(f, e, at, p) < f.on.pes:
-        # As soon, or as late, as the value allows.
+        # As early, or as late, as the value allows.
         needed = max(1, hops(f, e, at, p)) if f.routed[e] else 1
         other = spots.step[f.source[e] + f.target[e] - n]
         t = other + (needed - f.wait[e] if f.target[e] == n else f.wait[e] - needed)
@@ -119,7 +119,7 @@ def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, 
 
 @inner
 def put(spots: Spots, n: int, t: int, p: int, m: int, s: int, q: int) -> None:
-    """Move node n to step t and PE p, and node m, if it is not -1, to step s and PE q."""
+    """Moves node n to step t and PE p, and node m, if it is not -1, to step s and PE q."""
     spots.step[n], spots.pe[n] = t, p
     if m >= 0:
         spots.step[m], spots.pe[m] = s, q
@@ -157,7 +157,7 @@ def _kept(scarce: Scarce, n: int, p: int) -> bool:
 def _construct(
     f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, placed: Array, kept: Scarce
 ) -> None:
-    """Place the nodes in this order, each where the edges to placed nodes cost least.
+    """Places the nodes in this order, each where the edges to placed nodes cost least.
 
     `far[n, p]` is an extra cost of PE p for node n. Nodes without a free slot stay unplaced.
     """
@@ -202,7 +202,7 @@ class NoPlaceError(Exception):
 
 
 def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots:
-    """Place operations one after the other, near those that are already placed.
+    """Places operations one after the other, near those that are already placed.
 
     `far` is a penalty by operation and PE. Raises `NoPlaceError` if an operation finds no free PE.
     """
@@ -215,7 +215,7 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
     )
     far = np.zeros((size, pes)) if far is None else far.astype(np.float64)
     placed = np.zeros(size, dtype=np.bool_)
-    # The nodes that must start first come first, so few find both sides placed already.
+    # Nodes that must start first are placed first, so that few find both neighbours already placed.
     order = np.lexsort((rng.random(size), problem.arrays.low, problem.arrays.high)).astype(np.int64)
     _construct(
         problem.arrays, generator((*seed, 2)), order, far, spots, placed,

@@ -178,7 +178,7 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
     low, high = np.zeros((2, len(graph.nodes)), dtype=np.int64)
     for node, i in number.items():
         low[i], latest = shortest[node]
-        # The grid counts iterations up to `stages`, those with initial values included.
+        # The hardware counts iterations up to `stages`, including those with initial values.
         last = (fabric.stages - first[node]) * ii - 1
         high[i] = min(latest + extra, last)
     at: list[list[int]] = [[] for _ in graph.nodes]

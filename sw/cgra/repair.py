@@ -16,7 +16,7 @@ from sw.cgra.place import Spots, partner, propose, put, spare
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.route import Routes, Scratch, last_step, negotiate, route_net, use_net
 
-#: What a use beyond one costs, and a step too short or a user that is not reached.
+#: Costs of each use beyond one, and of each missing step or unreached user.
 OVER, SHORT = 6.0, 8.0
 
 
@@ -42,7 +42,7 @@ def _bad(f: Arrays, r: Routes, spots: Spots, e: int) -> bool:
 
 @inner
 def _gather(f: Arrays, n: int, mark: Array, stamp: int, list_: Array, count: int) -> int:
-    """Add the sources of the nets at a node to a list."""
+    """Adds the sources of the nets at a node to a list."""
     for i in range(f.at[n], f.at[n + 1]):
         u = f.source[f.edges[i]]
         if mark[u] != stamp:
@@ -80,7 +80,7 @@ def _broken(f: Arrays, r: Routes, spots: Spots, nets: Array, count: int, n: int,
 def _copy_nets(
     f: Arrays, nets: Array, count: int, path: Array, length: Array, to: Array, to_length: Array
 ) -> None:
-    """Copy the routes of some nets."""
+    """Copies the routes of some nets."""
     for j in range(count):
         for i in range(f.net_at[nets[j]], f.net_at[nets[j] + 1]):
             e = f.nets[i]
@@ -113,13 +113,13 @@ def settle(
     f: Arrays, rng: Array, r: Routes, s: Scratch, b: Before, spots: Spots, rounds: int,
     moves: int, hot: float, cold: float,
 ) -> int:  # fmt: skip
-    """Route all nets in this many rounds, then move operations until nothing is overused.
+    """Routes all nets in this many rounds, then moves operations until nothing is overused.
 
     Returns the number of moves, or -1 minus the least sum of excess uses and missing steps.
     """
     nodes, total = spots.step.shape[0], f.source.shape[0]
     negotiate(f, r, s, spots.step, spots.pe, rounds)
-    # Moves are counted from 0 in every call.
+    # Marks are move numbers, which restart at 0 in every call.
     b.mark[:] = 0
     broken = ZERO
     for e in range(total):

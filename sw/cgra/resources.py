@@ -16,9 +16,9 @@ from hw.fabric import Fabric
 from sw.cgra.compiled import Array
 from sw.cgra.mapping import registers_of
 
-#: Distance between PEs that no path joins.
+#: Distance between PEs without a path.
 FAR = 1 << 14
-#: Entries of a register file that are used: more hardly help and make every search longer.
+#: Entries used of a register file: more help little and slow down every search.
 MOST_REGISTERS = 8
 
 

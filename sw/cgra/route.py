@@ -14,17 +14,17 @@ import numpy as np
 from sw.cgra.compiled import NONE, ONE, ZERO, Array, inner
 from sw.cgra.problem import Arrays, Problem
 
-#: What a step in a link, in a result register and in a register file costs, and a use of a port.
+#: Cost of a step in a link, in a result register and in a register file, and of a port use.
 LINK, RESULT, FILE, PORT = 1.0, 0.35, 0.3, 0.06
-#: By how much the price of an overuse grows per round, in that place and everywhere.
+#: Growth of the price of an overused resource per round: at that resource, and of all overuse.
 PAST, GROWTH = 0.4, 1.15
-#: Registers and steps that a search looks at before a user counts as not reached: at least, and per step
-#: of a way that is longer than most.
+#: States that a search visits before it gives up on a user: the minimum, and the number per step of a longer
+#: path.
 MOST_STEPS, PER_STEP, LONG = 1000, 50, 40
 
 
 class Routes(NamedTuple):
-    """The routes and what they take.
+    """The routes and their resource use.
 
     `path[e, k]` is the register of edge e in the k-th step after its source's last one; `length[e]` counts
     them, 0: not routed. `used[r, c]` counts values in resource r and context c, `past` grows where there
@@ -93,7 +93,7 @@ def base(f: Arrays, resource: int) -> float:
 
 @inner
 def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
-    """Use a resource (sign 1) or release it (-1)."""
+    """Uses a resource (sign 1) or releases it (-1)."""
     before = r.used[resource, context]
     if (before >= 1) if sign > 0 else (before >= 2):
         r.over[0] += sign
@@ -103,7 +103,7 @@ def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
 
 @inner
 def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) -> None:
-    """Use or release what edge e uses besides the already marked edges of its net."""
+    """Uses or releases the resources of edge e that no marked edge of its net uses."""
     stamp = s.stamp[0]
     before = NONE
     for k in range(1, r.length[e] + 1):
@@ -135,7 +135,7 @@ def last_step(f: Arrays, step: Array, n: int) -> int:
 
 @inner
 def use_net(f: Arrays, r: Routes, s: Scratch, n: int, start: int, sign: int) -> None:
-    """Use all resources on the paths of node n (sign 1) or release them (-1); the paths are kept."""
+    """Uses all resources on the paths of node n (sign 1) or releases them (-1); the paths are kept."""
     s.stamp[0] += 1
     s.count[0] = 0
     for i in range(f.net_at[n], f.net_at[n + 1]):
@@ -149,7 +149,7 @@ def _price(f: Arrays, r: Routes, resource: int, context: int) -> float:
 
 @inner
 def _push(s: Scratch, size: int, key: float, state: int) -> int:
-    """Push a state on the heap of the search."""
+    """Pushes a state on the heap of the search."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -163,7 +163,7 @@ def _push(s: Scratch, size: int, key: float, state: int) -> int:
 
 @inner
 def _pop(s: Scratch, size: int) -> int:
-    """Pop the first state of the heap."""
+    """Pops the first state of the heap."""
     size -= 1
     key, state = s.keys[size], s.states[size]
     i = 0
@@ -195,7 +195,7 @@ def _meets(f: Arrays, s: Scratch, x: int, k: int, y: int) -> bool:
 
 @inner
 def _ahead(f: Arrays, hops: int, steps: int) -> float:
-    """The least price of this many more steps: a value stays in one place for at most II steps."""
+    """A lower bound of the price of this many more steps; a value stays in one place at most II steps."""
     links = max(hops, steps // (f.ii + 1))
     return links * LINK + (steps - links) * FILE
 
@@ -215,8 +215,8 @@ def _relax(
     goal: int,
     end: int,
 ) -> int:
-    """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
-    # From a PE of one lane nothing is near for a value that is wide.
+    """Reaches register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
+    # A wide value cannot get near from a PE of one lane.
     hops = f.on.distance[wide, f.on.head[y], goal]
     if hops > end - k:
         return size
@@ -236,14 +236,14 @@ def _relax(
     s.seen[k, y] = s.stamp[1]
     s.cost[k, y] = cost
     s.back[k, y] = x
-    # What is left costs at least this; of equals the one that is nearest to the end comes first.
+    # A lower bound of the remaining cost (A*); ties go to the state nearest to the end.
     key = cost + _ahead(f, hops, end - k) - 1e-6 * k
     return _push(s, size, key, k * f.on.registers + y)
 
 
 @inner
 def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goal: int, end: int) -> int:
-    """The register in which the value arrives at the least price, or -1 (A* over registers and steps)."""
+    """The register in which the value arrives at the lowest price, or -1 (A* over registers and steps)."""
     s.stamp[1] += 1
     size = ZERO
     file = f.on.links + f.on.pes
@@ -253,7 +253,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
             size = _relax(f, r, s, size, x, k, x, 0.0, start, wide, goal, end)
     cost, x, k, at = 0.0, NONE, ZERO, p
     for _ in range(MOST_STEPS if end <= LONG else PER_STEP * end):
-        # The operation itself comes first: as if in a layer 0.
+        # The operation itself comes first, like a layer 0.
         if k == end:
             return int(x)
         if k > 0 and x >= file and s.read[k, x] != s.stamp[0]:
@@ -279,7 +279,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
             k, x = state // f.on.registers, state % f.on.registers
             cost = s.cost[k, x]
             at = f.on.head[x]
-            # Older entries of a state that was reached at a lower price since are left out.
+            # Skip outdated heap entries: their state was since reached at a lower price.
             if key <= cost + _ahead(f, f.on.distance[wide, at, goal], end - k):
                 break
     return -1
@@ -287,7 +287,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, wide: int, goa
 
 @inner
 def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> None:
-    """Route the net of node n, which uses nothing yet; users that are not reached in time get no route."""
+    """Routes the net of node n, which uses nothing yet; users that are not reached in time get no route."""
     start = last_step(f, step, n)
     first, last = f.net_at[n], f.net_at[n + 1]
     s.stamp[0] += 1
@@ -303,7 +303,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
             r.length[e] = -steps
             left += 1
     while left > 0:
-        # The nearest user in time first.
+        # Nearest user in time first.
         e = NONE
         for i in range(first, last):
             if r.length[f.nets[i]] < 0 and (e < 0 or r.length[f.nets[i]] > r.length[e]):
@@ -323,7 +323,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
 
 @inner
 def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> None:
-    """Route all nets repeatedly, in at most this many rounds, until nothing is overused."""
+    """Routes all nets repeatedly, in at most this many rounds, until nothing is overused."""
     nodes = step.shape[0]
     for turn in range(rounds):
         for n in range(nodes):

@@ -24,16 +24,16 @@ from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
 from sw.dfg.graph import Graph, arrays_of
 
-#: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
+#: Slack over the shortest iteration, in IIs, by placement method and attempt number.
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
-#: PEs from which on groups guide the placement.
+#: Number of PEs from which on groups guide the placement.
 _GROUPS_FROM = 36
-#: What an attempt may leave, per operation, before its way of placement is left out at an II.
+#: What an attempt may leave, per operation, before its placement method is skipped at that II.
 HOPELESS = 0.08
 
-#: Efforts, each with the number of its attempts per II: flat ones, and on large grids as many through groups.
+#: Efforts, each with its number of attempts per II: flat ones and, on large CGRAs, as many with groups.
 Budget = tuple[tuple[int, Effort], ...]
-#: Work that the search may do, in steps of the ladder.
+#: The search's efforts, in increasing order.
 EFFORTS: Budget = (
     (3, Effort(1_500, 12, 6_000)),
     (4, Effort(6_000, 12, 20_000)),
@@ -124,7 +124,7 @@ def map_graphs(
     budget: Budget = EFFORTS,
     report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> dict[Graph, SearchResult]:
-    """Map all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
+    """Maps all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
 
     Raises `InputError` for a graph for which no mapping is found.
     """
@@ -161,7 +161,7 @@ def map_graph(
     budget: Budget = EFFORTS,
     report: Callable[[SearchEvent], None] | None = None,
 ) -> SearchResult:
-    """Map a graph with the smallest II that is found within the budget.
+    """Maps a graph with the smallest II that is found within the budget.
 
     The first effort goes upwards from the MII until an II succeeds. Every larger effort tries smaller IIs
     from there downwards until one fails. Nothing is tried twice. Every effort is also made on the fabric
@@ -196,13 +196,13 @@ def map_graph(
 
 @functools.lru_cache(maxsize=256)
 def _decided(graph: Graph, fabric: Fabric, ii: int) -> Mapping | str:
-    """What the constraint solver finds, for any seed; loops that wait for banks get several tries."""
+    """The constraint solver's result, cached for all seeds, since loops with bank conflicts try several."""
     return decide(problem(graph, fabric, ii))
 
 
 @dataclass
 class _Search:
-    """The search for one graph and fabric, and what was tried so far; `attempts` also counts inner fabrics.
+    """The search for one graph and fabric, and its attempts so far, including those on inner fabrics.
 
     `refuted` are the IIs that are proved infeasible. `inner` names the fabric in the names of stages.
     """
@@ -267,7 +267,7 @@ class _Search:
         return best
 
     def decide(self, best: Mapping | None) -> Mapping | None:
-        """Decide small graphs exactly, from the MII on: a mapping, or a proof that none exists."""
+        """Decides small graphs exactly, from the MII on: a mapping, or a proof that none exists."""
         ii = self.least.mii
         while self.open(best) and ii < self.below(best):
             p = problem(self.graph, self.fabric, ii)
@@ -334,7 +334,7 @@ class _Search:
         return self.record(ii, stage, effort, number, finish(p, spots, seed, work, self.late), proposals)
 
     def record(self, ii: int, stage: str, effort: int, number: int, made: Try, proposals: int = 0) -> Try:
-        """Record an attempt; an incorrect mapping counts as failed."""
+        """Records an attempt; an incorrect mapping counts as failed."""
         if made.mapping is not None and (wrong := differences(made.mapping)):
             made = Try(None, len(wrong), f"the mapping is wrong: {wrong[0]}", made.moves)
         stage += self.inner

@@ -20,10 +20,10 @@ from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId, Valu
 
 _MASK = (1 << 32) - 1
 _FIELD = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
-#: Operand mux of the predicate.
+#: The operand mux of the predicate.
 _P = OPERAND_FIELDS[-1]
 
-#: What is known of an operation, by what it is called.
+#: Named properties of an operation.
 Facts = dict[str, Hashable]
 
 
@@ -104,7 +104,7 @@ class _Numbers:
 
 
 def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], numbers: _Numbers) -> list[str]:
-    """The differences between nodes and the operations in their places."""
+    """The differences between nodes and the operations at their positions."""
     owner: dict[int, NodeId] = {}
     for identity, number in own.items():
         owner.setdefault(number, identity)
@@ -137,17 +137,17 @@ def _shown(fact: Hashable) -> str:
     return f"({', '.join(map(_shown, fact))})" if isinstance(fact, tuple) else str(fact)
 
 
-# What a graph asks for
+# What a graph requires
 
 
 def opaque_number(node: Node) -> int:
-    """The number in a configuration for an operator of which only the name is known."""
+    """The number in a configuration for an operator known by name only."""
     text = node.op if node.immediate is None else f"{node.op}:{node.immediate}"
     return zlib.crc32(text.encode())
 
 
 def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
-    """What a node requires of the operation that implements it."""
+    """The required properties of the operation that implements a node."""
     facts: Facts = {"operation": graph.operation(node).name, "negated predicate": False}
     for operand, given in graph.operands(node).items():
         name = _FIELD[operand]
@@ -184,7 +184,7 @@ def _done(
     owner: Mapping[int, NodeId],
     patches: Mapping[tuple[str, int, int], int],
 ) -> Facts:
-    """What an operation of a configuration does."""
+    """The properties of an operation in a configuration."""
     place = executed.pe, executed.step % decoded.configuration.ii
     opaque = executed.operation.opaque
     const: Hashable = executed.entry.const & _MASK
@@ -205,7 +205,7 @@ def _done(
             if operand.value != 1:
                 facts[f"operand {name}"] = operand.value
         elif not opaque:
-            # `const` is the second source of every data operand mux.
+            # `const` is the second source of each data operand's mux.
             facts[f"operand {name}"] = const if executed.entry[name] == 1 else (operand.value or 0) & _MASK
         if executed.initial >> OPERAND_FIELDS.index(name) & 1:
             facts[f"initial value of {name}, with its iterations"] = (init, executed.entry["first"])
@@ -229,7 +229,7 @@ def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
     return {"table": tuple(word & _MASK for word in words) if len(words) == count else "beyond its memory"}
 
 
-# What is particular to neither
+# Checks that concern the whole configuration
 
 
 def _order(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sw.ir.linear import Linear
 
-#: By parameter the smallest and the largest value, both included.
+#: By parameter, the smallest and largest value, both inclusive.
 Box = dict[str, tuple[int, int]]
 
 
@@ -36,7 +36,7 @@ class Around:
         return Affine(self, form) if form.factors else form.constant
 
     def at_least(self, a: Number, low: int) -> None:
-        """Keep the values for which a number is at least a limit, as it is for the chosen ones."""
+        """Keeps the values for which a number is at least a limit, as it is for the chosen ones."""
         slack = value(a) - low
         assert slack >= 0
         for name, factor in form_of(a).factors.items():
@@ -69,8 +69,8 @@ class Around:
 class Affine:
     """A linear sum of parameters.
 
-    Its operators compute over the integers, as Python does. Decisions are recorded in `around` where a result
-    is not such a sum: comparisons, the quotient of a division, and the value itself where it is used for
+    Its operators compute over the integers, like Python. Decisions are recorded in `around` if a result
+    is not such a sum: comparisons, the quotient of a division, and the value itself if it is used for
     anything else.
     """
 
@@ -174,7 +174,7 @@ class Affine:
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    # The second operand of these is kept.
+    # The second operand of these is fixed.
 
     def __rfloordiv__(self, other: int) -> int:
         return other // int(self)

@@ -21,7 +21,7 @@ from sw.ir.program import Program, While
 from sw.ir.walk import instructions, statements
 
 Ints = npt.NDArray[np.int64]
-#: States of the warps that are gone through where an order of events cannot be concluded.
+#: Most states of the warps explored if reasoning about the order of events does not suffice.
 STATES = 100_000
 
 
@@ -141,7 +141,7 @@ def check_binding(
             found, count = _concluded(order(streams, channels(used)), made, event, limits.depth)
         except SharedError as error:
             bad = replace(bad, method="explored")
-            shared = f"{error}, so tokens do not tell who gave them, and there are "
+            shared = f"{error}, so it is unknown which warp gave a token, and there are "
             found, count = _explored(streams, made, event, limits.depth)
     except TooLargeError as error:
         return replace(bad, reason=f"cannot be shown: {shared}{error}")
@@ -191,7 +191,7 @@ def _difference(narrator: Narrator) -> str | None:
 
 
 def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
-    """What the order of events proves, and how many pairs of instances it orders."""
+    """The conclusion from the order of events, and the number of pairs of instances that it orders."""
     whole = {w: s.events.size for w, s in found.streams.items()}
     turns = found.turns(whole) if stuck(found) else None
     full = overflow(found, depth, whole if turns is None else dict.fromkeys(whole, 0) | dict(turns))

@@ -64,20 +64,20 @@ class DecisionRun:
 
     around: Around
     steps: int
-    #: By buffer and dimension the ends of regions, by their forms.
+    #: By buffer and dimension, the ends of regions, keyed by their linear forms.
     ends: dict[tuple[str, int], dict[Linear[str], Number]] = field(default_factory=dict)
     sizes: dict[str, tuple[Number, ...]] = field(default_factory=dict)
-    #: By warp the stated operands of its instances, by column.
+    #: By warp, the stated operands of its instances, by column.
     operands: dict[int, list[dict[int, Number]]] = field(default_factory=dict)
 
     def step(self) -> None:
-        """Count one more step."""
+        """Counts one more step."""
         self.steps -= 1
         if self.steps < 0:
-            raise TooLargeError("too many steps to find the values for which all is the same")
+            raise TooLargeError("too many steps to find values that behave alike")
 
     def program(self, program: Program) -> None:
-        """Run the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""
+        """Runs the sequential program; raises `FailsError` if it fails everywhere in the remaining box."""
         values: dict[str, Any] = dict(self.around.parameters)
         try:
             for b in program.buffers:
@@ -87,7 +87,7 @@ class DecisionRun:
             raise FailsError from None
         for found in self.ends.values():
             for first, second in itertools.pairwise(sorted(found.values(), key=value)):
-                # Whether they are equal is noted.
+                # The comparison records whether they are equal.
                 assert (first == second) == (value(first) == value(second))
 
     def body(self, body: tuple[Statement, ...], values: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class DecisionRun:
         by = int(step)
         if by == 0:
             raise FailsError
-        # The variable does not wrap: it is below the stop, or above it.
+        # The variable does not wrap: the stop bounds it.
         while v < stop if by > 0 else stop < v:
             self.step()
             values[s.variable] = v
@@ -122,7 +122,7 @@ class DecisionRun:
         values.pop(s.variable, None)
 
     def instruction(self, s: Instruction, values: dict[str, Any]) -> None:
-        """Record the regions of an instance and its operands."""
+        """Records the regions of an instance and its operands."""
         for access in (a for side in effects(s) for a in side):
             if isinstance(access, Region):
                 self.region(access, values)
@@ -131,7 +131,7 @@ class DecisionRun:
         self.operands.setdefault(s.warp, []).append(row)
 
     def region(self, region: Region, values: dict[str, Any]) -> None:
-        """Record the ends of a region that is not empty."""
+        """Records the ends of a region that is not empty."""
         box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in region.box]
         if not all(start < stop for start, stop in box):
             return
@@ -141,7 +141,7 @@ class DecisionRun:
             self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
 
     def warp(self, code: Compiled) -> None:
-        """Run a warp; where its operands equal the program's, they must remain equal in the box."""
+        """Runs a warp; operands that equal the program's must remain equal in the box."""
         rows, self.steps = follow(Runtime(code, self.steps), self.around.parameters)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():

@@ -21,17 +21,17 @@ from sw.ir.program import Assign, For, Program
 from sw.ir.types import Kind
 from sw.ir.walk import expressions, statements
 
-#: Values of the parameters, all together, up to which each is checked by itself at once.
+#: Most parameter combinations that are checked individually straight away.
 FEW = 64
-#: And up to which each is, where they cannot be taken together in classes.
+#: Most combinations checked individually if they cannot be grouped into classes.
 MANY = 4096
-#: Classes of values that are looked for, and statements and instructions followed for it.
+#: Most classes of values, and most statements and instructions executed to find them.
 CLASSES, FOLLOWED = 512, 60_000
-#: Instances that are checked for all values together.
+#: Most instances checked over all values together.
 INSTANCES = 50_000_000
-#: And for the symbolic argument.
+#: The same for the symbolic argument.
 REPEATED = 2_000_000
-#: Values that are tried where nothing can be shown for all, and instances after which no more are.
+#: Values sampled if nothing can be shown for all, and the number of instances after which sampling stops.
 SAMPLES, SAMPLED = 32, 200_000
 
 
@@ -90,7 +90,7 @@ class _Job:
     program: Program
     warps: Mapping[int, Compiled]
     limits: Limits
-    #: The verdicts on values that are right.
+    #: Verdicts on values that are correct.
     done: list[Verdict] = field(default_factory=list)
 
     @property
@@ -105,7 +105,7 @@ class _Job:
         self.done.append(found)
 
     def those(self, values: Iterable[Mapping[str, int]], most: int = INSTANCES) -> None:
-        """Check some values one by one, up to a limit on instances.
+        """Checks some values one by one, up to a limit on instances.
 
         Values for which the program itself fails do not count; raises `IRError` if there are no others.
         """
@@ -131,7 +131,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def symbolic(self) -> Verdict:
-        """Check all values of trip-count parameters, for each value of the others."""
+        """Checks all values of trip-count parameters, for each value of the others."""
         used = in_bounds(self.program)
         names: list[str] = []
         rest = self.program
@@ -157,7 +157,7 @@ class _Job:
         return merged(self.done, "symbolic")
 
     def classes(self) -> Verdict:
-        """Check one value, in the middle of a box, for each class of values that behave alike."""
+        """Checks one value, in the middle of a box, for each class of values that behave alike."""
         todo: list[Box] = [whole(self.program)]
         steps = FOLLOWED
         for _ in range(CLASSES):
@@ -179,7 +179,7 @@ class _Job:
         return merged(self.done, "exact")
 
     def samples(self, why: str, suffice: bool) -> Verdict:
-        """Check some values, if not all of them can be covered."""
+        """Checks samples, if not all values can be covered."""
         reason = f"cannot be shown for all values of the parameters: {why}"
         try:
             self.those(assignments(self.program, SAMPLES)[0], SAMPLED)

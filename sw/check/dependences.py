@@ -15,9 +15,9 @@ import numpy.typing as npt
 from sw.check.trace import Boxes, Trace
 
 Ints = npt.NDArray[np.int64]
-#: Accesses of cells that are worked on at a time: what bounds the memory that this takes.
+#: Cell accesses processed at a time, which bounds memory use.
 AT_ONCE = 2_000_000
-#: Accesses of cells in all buffers after which a program is refused.
+#: Most cell accesses over all buffers; larger programs are refused.
 MOST = 1_000_000_000
 
 
@@ -62,7 +62,7 @@ def _cells(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
     sizes = high - low
     along = int(np.argmax(high.max(axis=1)))
     others = sizes.prod(axis=0) // sizes[along]
-    # How many accesses the cells of each place along that dimension have.
+    # Number of accesses to the cells at each position along that dimension.
     places = int(high[along].max()) + 1
     change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
     total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
@@ -94,7 +94,7 @@ def touches(boxes: Boxes) -> npt.NDArray[np.bool_]:
 
 
 def _to_pieces(starts: Ints, stops: Ints) -> None:
-    """Boxes in numbers of the pieces into which their own ends cut every dimension, in their place."""
+    """Replaces the ends of boxes by piece numbers; all ends together cut each dimension into pieces."""
     cells = 1
     for start, stop in zip(starts, stops, strict=True):
         ends = distinct(np.concatenate([distinct(start), distinct(stop)]))
@@ -124,7 +124,7 @@ def _linked(made: Trace, time: Ints, write: npt.NDArray[np.bool_], cell: Ints) -
     count = made.count
     if int(cell.max()) >= 1 << 61 - count.bit_length():
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
-    # An instance reads before it writes. The number holds all there is to know, so sorting is enough.
+    # An instance reads before it writes. The key holds all the information, so sorting the keys is enough.
     key = (cell * count + time) * 2 + write
     key.sort()
     write = (key & 1).astype(np.bool_)
@@ -134,11 +134,11 @@ def _linked(made: Trace, time: Ints, write: npt.NDArray[np.bool_], cell: Ints) -
     place = np.arange(key.size)
     same = np.empty(key.size, np.bool_)
     same[0], same[1:] = False, key[1:] == key[:-1]
-    # The last write before each place, and the first from it on.
+    # The last write before each position, and the first from there on.
     last = np.maximum.accumulate(np.where(write, place, -1))
     source = np.concatenate([[-1], last[:-1]])
     linked = (source >= 0) & (key[source] == key)
-    # A write that follows a read is ordered through it.
+    # A write after a read is ordered through that read.
     linked &= ~(write & same & ~np.concatenate([[True], write[:-1]]))
     following = np.minimum.accumulate(np.where(write, place, key.size)[::-1])[::-1]
     released = np.flatnonzero(~write & (following < key.size))
@@ -174,7 +174,7 @@ def _unknown(made: Trace) -> Iterator[tuple[Ints, Ints]]:
     for write in (False, True):
         unknown = [time for time, w, boxes in accesses if boxes is None and w == write]
         times = distinct(np.concatenate([none, *unknown]))
-        # What reads depends on what writes, and what writes on all.
+        # Reads depend on writes, writes on all accesses.
         others = distinct(np.concatenate([none, *(time for time, w in touching if write or w)]))
         for w in distinct(warp[others]).tolist():
             own = others[warp[others] == w]

@@ -16,7 +16,7 @@ from sw.check.dependences import TooLargeError
 from sw.check.order import Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 
-#: States after which the search is given up.
+#: Most states before the search is given up.
 STATES = 1_000_000
 
 
@@ -31,9 +31,9 @@ def explore(
     return _Search(streams, dependences, depth, states).run()
 
 
-#: For each warp how many events have happened.
+#: Number of events that have happened in each warp.
 _State = tuple[int, ...]
-#: An event, what is wrong with it, and the other event that is concerned.
+#: An event, the error it causes, and the other event involved.
 _Move = tuple[Event, str | None, Event | None]
 
 
@@ -57,7 +57,7 @@ class _Search:
             self.needs.setdefault((place[y], t), []).append((place[x], s))
             self.sources.add((place[x], s))
         self.depth, self.states = depth, states
-        #: By channel what it holds after the first events of each warp: signals less waits.
+        #: By channel and warp, the tokens held after the warp's first events: signals minus waits.
         self.held = {
             c: [_added(streams[w], c) for w in self.warps]
             for c in sorted({c for row in self.channels for c in row if c >= 0})
@@ -112,7 +112,8 @@ class _Search:
             if kind == OP:
                 broken = next((e for e in self.needs.get(event, ()) if state[e[0]] <= e[1]), None)
                 if broken or event not in self.sources:
-                    # Nothing waits for it, and nothing is gained by delaying it: no need to look at others.
+                    # Nothing waits for this event and delaying it gains nothing, so other moves need no
+                    # exploration.
                     return [(event, "dependence" if broken else None, broken)]
                 found.append((event, None, None))
                 continue
@@ -120,7 +121,7 @@ class _Search:
             if kind == WAIT and not tokens:
                 continue
             found.append((event, "overflow" if kind == SIGNAL and tokens >= self.depth else None, None))
-            # Two warps that use the same side of a channel at once.
+            # Two warps use the same side of a channel at once.
             other = used.setdefault((kind, channel), event)
             if other != event and not conflict:
                 conflict = [(event, "conflict", other)]

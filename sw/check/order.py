@@ -17,19 +17,19 @@ import numpy.typing as npt
 from sw.check.streams import SIGNAL, WAIT, Stream
 
 Ints = npt.NDArray[np.int64]
-#: How many events of each warp have happened, by warp.
+#: Number of events that have happened, by warp.
 Cut = dict[int, int]
-#: A schedule: turns of a warp, each up to, not including, an event of it.
+#: A schedule: turns, each running a warp up to (not including) an event.
 Turns = list[tuple[int, int]]
-#: An event: warp and place in its stream.
+#: An event: warp, and position in its stream.
 Event = tuple[int, int]
-#: By channel the warps that signal it, and those that wait, with the events that do.
+#: By channel, the signalling warps and the waiting warps with their events.
 Sides = dict[int, dict[int, dict[int, Ints]]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What can go wrong in some schedule.
+    """The error that can occur in some schedule.
 
     `kind` is None if nothing can; otherwise it is "dependence", "deadlock", "overflow", or "conflict" (two
     warps signal a channel or take its tokens in an undefined order). `turns` is a schedule up to that point,
@@ -171,7 +171,8 @@ def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
         for row in rows.values():
             np.maximum.accumulate(row, out=row)
     made = Order(streams, used, waits, known)
-    # A path that enters a warp twice has a shorter one through that warp's own order, so this ends early.
+    # A path that enters a warp twice has a shorter one through that warp's own order, so this terminates
+    # early.
     for _ in streams:
         if not _extend(made, known):
             break
@@ -179,12 +180,12 @@ def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
 
 
 def _extend(made: Order, known: dict[int, dict[int, Ints]]) -> bool:
-    """Extend paths by one more warp; whether anything new was found."""
+    """Extends paths by one more warp; returns whether anything new was found."""
     changed = False
     for y in known:
         for z, until in list(known[y].items()):
             for x in known[z].keys() - {y}:
-                # Warp z has surely begun its event until - 1, and so has passed all waits up to it.
+                # Warp z has begun its event until - 1, and so has passed all waits up to it.
                 through = made.before(z, x, until - 1)
                 row = known[y].setdefault(x, np.zeros(until.size, np.int64))
                 if (through > row).any():
@@ -202,7 +203,7 @@ def stuck(made: Order) -> bool:
             return True
     for y, rows in made.known.items():
         for z, until in rows.items():
-            # Before a wait of y, z must come so far that y must have passed this very wait.
+            # Before a wait of y, z must be so far that y must have passed this same wait.
             if (made.before(z, y, until - 1) > made.waits[y]).any():
                 return True
     return False

@@ -33,7 +33,7 @@ class Phase:
 def phases(loops: Iterable[Repeated], values: Mapping[str, int], names: Collection[str]) -> list[Phase]:
     """The phases of some parameters in a run in which each of their loops has at least a period."""
     found = []
-    #: By warp, instances of loops before that are not of their first period.
+    #: By warp, instances of earlier loops beyond their first period.
     more: dict[int, int] = {}
     for loop in loops:
         periods, rest = divmod(values[loop.name] + loop.offset, len(loop.counts) - 1)
@@ -59,7 +59,7 @@ class Structure:
     channels: Mapping[int, Channel]
     loops: Mapping[int, list[LoopRun]]
     period: int
-    #: By phase the loop of each warp that takes part.
+    #: By phase, the loop of each participating warp.
     part: list[dict[int, LoopRun]] = field(default_factory=list)
 
     def operations(self, warp: int, start: int, stop: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Structure:
         return {c: a for c, a in found.items() if a}
 
     def assign(self) -> None:
-        """Find the phase of every loop of the warps; check that it neither gathers nor lacks tokens."""
+        """Finds the phase of every loop of the warps; checks that it neither gathers nor lacks tokens."""
         self.part.extend({} for _ in self.phases)
         idle = [(w, t) for w, loops in self.loops.items() for t in self.without_operations(w, loops)]
         change = [Counter[int]() for _ in self.part]
@@ -91,7 +91,7 @@ class Structure:
         for sums in change:
             for c, total in sums.items():
                 if total:
-                    raise UnlikeError(f"channel {c} gets more tokens in a loop than are taken, or fewer")
+                    raise UnlikeError(f"channel {c} gets more or fewer tokens in a loop than are taken")
 
     def without_operations(self, warp: int, loops: Iterable[LoopRun]) -> list[LoopRun]:
         """The loops of a warp without operations; the others get the phases of their instances."""
@@ -110,7 +110,7 @@ class Structure:
         return idle
 
     def place(self, warp: int, t: LoopRun, change: Sequence[Counter[int]]) -> bool:
-        """Give a loop without operations to the first phase in which it balances a channel, if any.
+        """Gives a loop without operations to the first phase in which it balances a channel, if any.
 
         The phase is between those of the warp's adjacent loops.
         """
@@ -143,7 +143,7 @@ class Structure:
                     missing[t.name] = max(missing.get(t.name, 0), here)
                 elif not low <= first <= last <= high:
                     raise UnlikeError(f"warp {w} has other loops than the program")
-                # The next cut is behind this loop.
+                # The next cut is after this loop.
                 at[w] = t.stop
         return missing
 
@@ -153,7 +153,7 @@ class Structure:
         return next(later, self.streams[warp].events.size)
 
     def least(self, at: dict[int, int], ends: Mapping[int, int]) -> None:
-        """Advance a cut by the least amount that makes it consistent."""
+        """Advances a cut by the least amount that makes it consistent."""
         moved = True
         while moved:
             moved = False

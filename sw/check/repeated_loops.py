@@ -28,11 +28,11 @@ from sw.ir.program import For, Program
 from sw.ir.types import LOW
 from sw.ir.walk import assigned
 
-#: Iterations after which a body must repeat.
+#: Longest period of a loop body, in iterations.
 LONGEST = 256
-#: Statements and instructions that are followed.
+#: Most statements and instructions executed.
 FOLLOWED = 200_000
-#: How many periods of a repeated loop come before an iteration. No parameter has such a name.
+#: Number of periods of a repeated loop before an iteration. No parameter can have this name.
 _PERIODS = "periods before"
 
 
@@ -61,7 +61,7 @@ class WholeBox(Around):
     inside: bool = False
 
     def at_least(self, a: Number, low: int) -> None:
-        """Check that a number is at least a limit."""
+        """Checks that a number is at least a limit."""
         if self.range(a)[0] < low:
             raise UnlikeError("a decision depends on a parameter, or on how many iterations came before")
 
@@ -74,7 +74,7 @@ class WholeBox(Around):
         return self.unknown(low, high)
 
     def unknown(self, low: int, high: int, name: str = "") -> Number:
-        """A number of which only the bounds are known."""
+        """An unknown number within bounds."""
         if low == high:
             return low
         name = name or f"unknown {len(self.box)}"
@@ -115,7 +115,7 @@ class ProgramRun(DecisionRun):
     found: list[Repeated] = field(default_factory=list)
 
     def program(self, program: Program) -> None:
-        """Run it, and check that instances are alike; raises `FailsError`."""
+        """Runs the program, and checks that instances are alike; raises `FailsError`."""
         super().program(program)
         _see_known(itertools.chain(*self.sizes.values(), *(found.values() for found in self.ends.values())))
         _see_known(a for rows in self.operands.values() for row in rows for a in row.values())
@@ -131,7 +131,7 @@ class ProgramRun(DecisionRun):
         if step != 1:
             raise UnlikeError("a repeated loop must have the step 1")
         targets, period, most = assigned(s.body), self.around.period, self.around.range(count)[1]
-        # Scalars that the body assigns have no value where it begins: none is handed on.
+        # Scalars that the body assigns have no value at its start: none is loop-carried.
         before = {n: v for n, v in values.items() if n not in targets}
         ends, counts = [], [self.counts()]
         for k in range(min(period, most)):
@@ -185,10 +185,10 @@ class PeriodicStream(Runtime):
         self.around.inside = False
 
     def follow(self) -> None:
-        """Run the warp."""
+        """Runs the warp."""
         rows, _ = follow(self, self.around.parameters)
         if self.around.inside:
-            raise UnlikeError("a halt stands in a repeated loop")
+            raise UnlikeError("a halt is inside a repeated loop")
         _see_known(a for row in rows for a in row)
 
     def run(self, values: Mapping[str, int], names: Collection[str]) -> tuple[Stream, list[LoopRun]]:
@@ -213,7 +213,7 @@ def _see_known(numbers: Iterable[Number]) -> None:
 
 @dataclass(frozen=True)
 class BoxRun:
-    """What is the same for all values in a box: the program's repeated loops in a run, and the warps.
+    """A run that holds for all values in a box: the program's repeated loops, and the warps.
 
     `offsets` maps a parameter n to the numbers c of repeated loops, of program and warps, that run n + c
     times.
@@ -225,7 +225,7 @@ class BoxRun:
 
 
 def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: int) -> BoxRun:
-    """Follow program and warps for all values in a box.
+    """Follows program and warps for all values in a box.
 
     Raises `UnlikeError`, and `PeriodError` if iterations repeat only with a longer period.
     """

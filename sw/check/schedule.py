@@ -1,4 +1,4 @@
-"""Describes counterexamples: what the warps do in turn, and what finally goes wrong."""
+"""Describes counterexamples: the turns of the warps, and the error they lead to."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sw.check.order import Cut, Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.check.trace import Boxes, Trace
 
-#: Turns that are told at the beginning and at the end of a long schedule.
+#: Turns shown at the beginning and at the end of a long schedule.
 _FIRST, _LAST = 6, 14
-#: Events of a turn that are told one by one.
+#: Most events of a turn that are shown individually.
 _SINGLE = 8
 
 
@@ -58,7 +58,7 @@ class Narrator:
         return [self.turn(span) for span in spans]
 
     def turn(self, span: tuple[int, int, int]) -> str:
-        """What a warp does in one turn."""
+        """Describes one turn of a warp."""
         warp, first, end = span
         head = f"warp {warp}"
         if end - first <= _SINGLE:
@@ -79,7 +79,7 @@ class Narrator:
         return f"{head}: {', '.join(parts)} (line {self.line(warp, first)} to line {last})"
 
     def step(self, warp: int, event: int) -> str:
-        """What a warp does in one event."""
+        """Describes one event of a warp."""
         site = self.streams[warp].site(event)
         if site.kind == OP:
             return f"runs {self.name(warp, event)} (line {site.line})"
@@ -94,17 +94,17 @@ class Narrator:
         """
         if found.kind == "deadlock":
             stops = list(self.standstill(dict.fromkeys(self.streams, 0) | dict(found.turns), givers=givers))
-            return f"the warps come to a stop: {'; '.join(stops)}", [*self.lines(found.turns), *stops]
+            return f"the warps deadlock: {'; '.join(stops)}", [*self.lines(found.turns), *stops]
         warp, event = found.turns[-1][0], found.turns[-1][1] - 1
         if found.kind == "overflow":
             site = self.streams[warp].site(event)
-            full = f"signals channel {site.channel} (line {site.line}), which holds {depth} tokens already"
+            full = f"signals channel {site.channel} (line {site.line}), which already holds {depth} tokens"
             said = f"warp {warp}: {full}"
             reason = f"channel {site.channel} can overflow: {said}"
         elif found.kind == "conflict":
             assert found.other is not None
             said = self.conflict(found.other, (warp, event))
-            reason = f"{said}: nothing says which is first"
+            reason = f"{said}: their order is undefined"
         else:
             assert found.other is not None
             name, line = self.name(warp, event), self.line(warp, event)
@@ -121,13 +121,13 @@ class Narrator:
         return f"{both} {use} channel {site.channel} in any order"
 
     def clash(self, earlier: Event, later: Event) -> str:
-        """What an operation does too early, before one that it depends on."""
+        """Describes an operation that runs before one that it depends on."""
         first, second = self.time(*earlier), self.time(*later)
         what = f"{self.made.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
         return _overlap(self.made, first, second).format(what)
 
     def standstill(self, cut: Cut, *, givers: bool) -> Iterator[str]:
-        """Where each blocked warp waits."""
+        """Describes where each blocked warp waits."""
         for w, s in self.streams.items():
             if cut[w] >= s.events.size:
                 continue
@@ -160,7 +160,7 @@ class Narrator:
 
 
 def _overlap(made: Trace, first: int, second: int) -> str:
-    """What the second instance does to the data of the first, with a placeholder for the first's name."""
+    """Describes how two instances conflict on data, with a placeholder for the name of the first."""
     reads, writes = _boxes(made, first, writes=False), _boxes(made, first, writes=True)
     reads_then, writes_then = _boxes(made, second, writes=False), _boxes(made, second, writes=True)
     for before, after, text in (

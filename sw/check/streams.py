@@ -25,10 +25,10 @@ from sw.check.dependences import TooLargeError
 from sw.check.text import Block, Line, Loop
 from sw.check.trace import columns_of
 
-#: Instructions of one warp after which it counts as one that does not end.
+#: Most instructions of one warp before it counts as endless.
 STEPS = 100_000_000
 OP, WAIT, SIGNAL = 0, 1, 2
-#: Gives so many numbers.
+#: Returns that many unknown numbers.
 Forget = Callable[[int], Sequence[Number]]
 _KINDS = {"wait": WAIT, "signal": SIGNAL}
 
@@ -103,7 +103,7 @@ class Compiled:
 
 
 def compile_warp(code: Block, warp: int) -> Compiled:
-    """Prepare a warp's code for `run`."""
+    """Prepares a warp's code for `run`."""
     writer = _PythonWriter()
     function = _function(writer, code)
     return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), function)
@@ -112,7 +112,7 @@ def compile_warp(code: Block, warp: int) -> Compiled:
 def _function(writer: _PythonWriter, code: Block) -> Callable[..., int]:
     writer.function(code)
     names: dict[str, Any] = {}
-    # The text is made here from numbers alone.
+    # The text is generated here from numbers alone.
     exec("\n".join(writer.lines), names)
     function: Callable[..., int] = names["run"]
     return function
@@ -147,7 +147,7 @@ def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[N
     try:
         left = runtime.code.symbolic(values, runtime.steps, runtime.events, rows, runtime)
     except EndlessError:
-        raise TooLargeError("too many steps to find the values for which all is the same") from None
+        raise TooLargeError("too many steps to find values that behave alike") from None
     sites = [runtime.code.sites[n] for n in runtime.events]
     for site, row in zip([s for s in sites if s.kind == OP], rows, strict=True):
         if row:
@@ -161,11 +161,11 @@ def _machine(site: EventSite) -> bool:
 
 @dataclass
 class Runtime:
-    """What a compiled text calls: it ends a run that is too long or fails, and repeats loops."""
+    """The functions that compiled text calls: they end a run that is too long or fails, and repeat loops."""
 
     code: Compiled
     steps: int
-    #: Of a run that follows the parameters, the sites of its events.
+    #: In a run that tracks the parameters, the sites of its events.
     events: list[int] = field(init=False, default_factory=list)
 
     def __call__(self) -> NoReturn:
@@ -173,25 +173,25 @@ class Runtime:
         raise EndlessError(f"warp {self.code.warp} executes more than {self.steps:,} instructions")
 
     def fail(self, line: int, text: str) -> NoReturn:
-        """Report an error in a line."""
+        """Reports an error in a line."""
         raise InputError(f"warp {self.code.warp}, line {line}: {text}")
 
     def end(self) -> NoReturn:
-        """Report a missing halt."""
+        """Reports a missing halt."""
         raise InputError(f"warp {self.code.warp} runs past its end: a halt must end it")
 
     def wide(self, line: int, what: str, bits: int, value: Number) -> NoReturn:
-        """Report a value too wide for a parameter register or an operand."""
+        """Reports a value too wide for a parameter register or an operand."""
         self.fail(line, f"{what} must fit {bits} bits, not {value}")
 
     def see_operands(self, site: EventSite, row: Iterable[Number]) -> None:
-        """Check that the operands of a machine operation fit."""
+        """Checks that the operands of a machine operation fit."""
         for operand, a in zip(isa.INSTRUCTIONS[site.name].operands, row, strict=False):
             if not a < 1 << operand.bits:
                 self.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
 
     def see_parameters(self, values: Mapping[str, Number]) -> None:
-        """Check that the program has the parameters that the text uses."""
+        """Checks that the program has the parameters that the text uses."""
         missing = sorted(self.code.parameters - values.keys())
         if missing:
             raise InputError(f"warp {self.code.warp}: the program has no parameter {missing[0]}")
@@ -217,7 +217,7 @@ class _PythonWriter:
     lines: list[str] = field(default_factory=list)
     sites: list[EventSite] = field(default_factory=list)
     arguments: set[str] = field(default_factory=set)
-    #: Blocks with jumps so far: each has a variable that says which part of it comes next.
+    #: Number of blocks with jumps; each has a variable that selects the part to run next.
     blocks: int = 0
 
     def function(self, code: Block) -> None:
@@ -284,7 +284,7 @@ class _PythonWriter:
                 times = count if holds is None else f"{count} if {holds} else 1"
                 rounds = "over.rounds" if self.symbolic else "range"
                 self.put(depth, f"for forget in {rounds}({times}):")
-                # An empty body costs its round as well, so that it ends.
+                # An empty body also costs its iteration, so that the loop terminates.
                 self.put(depth + 1, "n -= 1")
                 self.put(depth + 1, "if n < 0: over()")
                 written = sorted(_written(node.body))
@@ -329,7 +329,7 @@ class _PythonWriter:
             self.scalar(line, depth)
 
     def event(self, site: EventSite, depth: int) -> int:
-        """Record that a line executes; returns the number of the site."""
+        """Records that a line executes; returns the number of the site."""
         self.sites.append(site)
         number = len(self.sites) - 1
         self.put(depth, f"e({number})")
@@ -348,7 +348,7 @@ class _PythonWriter:
             if name.startswith(("div", "rem")):
                 self.put(depth, f"if not {sources[1]}: over.fail({line.number}, 'division by zero')")
             text = spec.semantics.text(*sources)
-        # r0 stays 0.
+        # r0 is always 0.
         self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else "pass")
 
 

@@ -21,7 +21,7 @@ from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
 from sw.check.streams import Compiled
 from sw.ir.program import Program
 
-#: Values of the parameters that are checked one by one before the argument is given up.
+#: Most parameter values checked individually before the argument is given up.
 MOST = 4000
 
 
@@ -51,7 +51,7 @@ class Symbolic:
         depth: int,
         period: int = 1,
     ) -> Symbolic:
-        """Check that only trip counts depend on some parameters; raises `UnlikeError`."""
+        """Checks that only trip counts depend on some parameters; raises `UnlikeError`."""
         fixed_box: Box = {name: (v, v) for name, v in fixed.items()}
         types = {p.name: p.type for p in program.parameters if p.name in names}
         low, high = ({n: t.low for n, t in types.items()}, {n: t.high for n, t in types.items()})
@@ -61,7 +61,7 @@ class Symbolic:
         try:
             first = run_box(program, warps, fixed_box | ends, period)
             if {loop.name for loop in first.loops} != set(names):
-                raise UnlikeError(f"no loop runs as often as one of {', '.join(names)} says")
+                raise UnlikeError(f"not every one of {', '.join(names)} is in a trip count")
             full = {n: max(ends[n][0], 1 - min(first.offsets[n])) for n in types}
             least = {n: max(low[n], min(0, -max(first.offsets[n]))) for n in types}
             found = {}
@@ -74,7 +74,7 @@ class Symbolic:
                     box[n] = (v, high[n] - 1) if v == full[n] else (low[n] if v == least[n] else v, v)
                 made = found[values] = run_box(program, warps, box, period)
                 if any(box[n][0] + min(offsets) < 1 for n, offsets in made.offsets.items()):
-                    raise UnlikeError("a loop runs at times only")
+                    raise UnlikeError("a loop runs only for some values")
         except PeriodError as error:
             return Symbolic.of(program, warps, names, fixed, depth, error.period)
         return Symbolic(period, depth, fixed, least, full, high, found)
@@ -85,7 +85,7 @@ class Symbolic:
         return 2 * self.period + self.depth + 2
 
     def show(self, one: Callable[[dict[str, int]], None]) -> None:
-        """Check enough values with `one` to cover all; raises what it raises, or `UnlikeError` to stop."""
+        """Checks enough values with `one` to cover all; passes errors on, raises `UnlikeError` to stop."""
         enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:
@@ -97,7 +97,7 @@ class Symbolic:
                 done.add(point)
                 names = [n for n, v in enough.items() if values[n] >= v and v + self.period < self.high[n]]
                 if names and not missing:
-                    # By parameter how many iterations this run is short of, so that a longer one follows.
+                    # By parameter, the iterations that this run lacks; a longer run follows.
                     missing = self.structure(values, names).short(self.room)
             if not missing:
                 return

@@ -16,7 +16,7 @@ from typing import NoReturn
 from hw import isa
 from hw.errors import InputError
 
-#: Loops that may nest in a text: as many as a machine can have, and few enough for Python.
+#: Deepest nesting of loops: what a machine can have at most, and what Python can handle.
 DEEPEST = 16
 _LABEL = re.compile(r"([A-Za-z_]\w*):$")
 _LINE = re.compile(r"(?:@(?P<unless>!)?r(?P<predicate>\d+)\s+)?(?P<name>\w+)(?:\s+(?P<rest>.*))?$")
@@ -80,12 +80,12 @@ class _Parser:
     warp: int
     registers: int
     channels: int | None
-    #: Instructions, and the names of labels, as they stand.
+    #: Instructions and names of labels, in text order.
     items: list[Line | str] = field(default_factory=list)
-    #: Where a loop ends or a jump goes, as it was written, by item.
+    #: By item, the end of a loop or the target of a jump, as written.
     places: dict[int, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    #: The item of every instruction.
+    #: Item of each instruction.
     positions: list[int] = field(default_factory=list)
 
     def parse(self, text: str) -> Block:
@@ -171,7 +171,7 @@ class _Parser:
     def block(self, low: int, high: int, depth: int) -> Block:
         """The items from `low` up to, but not including, `high`."""
         nodes: list[Line | Loop] = []
-        #: The node that stands at or first after an item of this block.
+        #: The node at, or first after, each item of this block.
         at: dict[int, int] = {}
         jumps: list[tuple[int, int]] = []
         item = low

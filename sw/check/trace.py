@@ -24,9 +24,9 @@ from sw.ir.program import Assign, For, If, Instruction, Program, Region, Stateme
 from sw.ir.vector import Array, Column, evaluate_rows
 from sw.ir.walk import assigned, statements, walk
 
-#: Instances that a trace may have by default.
+#: Default limit of instances in a trace.
 LARGEST = 50_000_000
-#: Numbers that are kept of the instances of one block: half of a gigabyte, twice that while it grows.
+#: Most numbers stored for the instances of one block: half a gigabyte, twice that while growing.
 MOST_NUMBERS = 1 << 26
 
 
@@ -34,7 +34,7 @@ MOST_NUMBERS = 1 << 26
 class Boxes:
     """One access over all executions of its instruction: dimensions × rows, half open.
 
-    A region is empty where `stop` is not above `start` in any dimension.
+    A region is empty if `stop` <= `start` in any dimension.
     """
 
     buffer: str
@@ -128,7 +128,7 @@ def columns_of(name: str) -> list[str]:
 
 
 def stated_operands(s: Instruction) -> dict[int, Expr]:
-    """What an instruction states of its operands and parameter registers, by column (`columns_of`).
+    """The operands and parameter registers that an instruction states, by column (`columns_of`).
 
     Parameter registers that are not named are 0; operands that are regions, or not named, are not stated.
     """
@@ -166,15 +166,15 @@ class _Tracer:
     program: Program
     values: Mapping[str, int]
     most: int
-    #: By instruction some executions at a time: iterations, operands, and start and stop of each region.
+    #: By instruction, some executions at a time: iterations, operands, and start and stop of each region.
     parts: dict[int, list[list[Array]]] = field(default_factory=dict)
-    #: The number of every loop, and by number the most iterations that it has.
+    #: Number of each loop, and by number its largest trip count.
     numbers: dict[int, int] = field(default_factory=dict)
     trips: Counter[int] = field(default_factory=Counter)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     #: Instances so far.
     count: int = 0
-    #: One iteration after the other, since scalars are handed on.
+    #: Process one iteration after the other, because scalars are loop-carried.
     single: bool = False
 
     def run(self) -> Trace:
@@ -201,7 +201,7 @@ class _Tracer:
         return Trace(self.program, self.values, tuple(timed), self.count)
 
     def _times(self, found: Sequence[Rows]) -> list[Array]:
-        """By instruction, the position of its executions in the order of all.
+        """By instruction, the positions of its executions among all executions.
 
         Each gets a number from the text and the iterations, as if every loop always ran its maximum number of
         times.
@@ -279,7 +279,7 @@ class _Tracer:
             self.iterations(s, rows, np.ones(1, np.int64), start, step, n)
 
     def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> None:
-        """The iterations from `first` on, so many for each row."""
+        """Iterations from `first` on; `trips` is their number for each row."""
         owner = np.repeat(np.arange(rows.size), trips)
         number = np.arange(owner.size) - np.repeat(np.cumsum(trips) - trips, trips) + first
         inner = rows.take(owner)
@@ -367,7 +367,7 @@ class _Tracer:
 
 
 def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) -> None:
-    """Merge scalars where paths meet that together cover all rows."""
+    """Merges scalars where paths meet that together cover all rows."""
     for name in names:
         found = [(index, some.values.get(name)) for index, some in ends]
         if len(ends) == 1:
@@ -376,7 +376,8 @@ def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) ->
             continue
         merged: Array | None = np.zeros(rows.size, np.int64)
         for index, value in found:
-            # No value on one way counts as unknown: taken one by one, rows show whether it is read.
+            # A scalar without a value on one path counts as unknown; processing rows one by one shows whether
+            # it is read.
             if value is None or merged is None:
                 merged = None
             else:

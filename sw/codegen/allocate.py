@@ -1,6 +1,6 @@
-"""Register allocation: which values are live where, and the machine register of each.
+"""Register allocation: liveness, and the machine register of each value.
 
-No value is ever spilled: there is no memory for scalars. Liveness is exact, along the edges of loops and
+Values are never spilled: there is no memory for scalars. Liveness is exact, along the edges of loops and
 jumps. Registers are assigned in the order of the first definition: each value gets the lowest free one,
 preferably that of a value it is copied from or to.
 """
@@ -14,7 +14,7 @@ from sw.codegen.virtual import ZERO, Code, VirtualInstruction
 
 @dataclass(frozen=True)
 class Allocation:
-    """The machine's register of every register of the code, and how many there are, r0 included."""
+    """The machine register of each virtual register, and the number used, r0 included."""
 
     registers: tuple[int, ...]
     count: int
@@ -60,7 +60,7 @@ def _exits(operations: list[VirtualInstruction]) -> list[list[int]]:
         elif o.name == "jump":
             exits[i] = [o.link] if o.predicate is None else [i + 1, o.link]
         elif o.name == "loop":
-            # From the last instruction back to the first; a loop of no step is left out.
+            # From the last instruction back to the first; a loop with zero iterations is skipped.
             exits[o.link].append(i + 1)
             if not o.certain:
                 exits[i].append(o.link + 1)
@@ -81,7 +81,7 @@ def pressure(code: Code, live: list[int]) -> list[int]:
 
 
 def allocate(code: Code, live: list[int] | None = None) -> Allocation:
-    """Assign registers, as few as this order of definitions allows; `live` is `live_out`, if known."""
+    """Assigns registers, as few as this order of definitions allows; `live` is `live_out`, if known."""
     operations = code.operations
     live = live_out(code) if live is None else live
     beside = [0] * code.registers

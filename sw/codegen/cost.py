@@ -1,9 +1,9 @@
-"""The cost of an expression on the sequencer, which canonical form is written to keep low.
+"""Cost of an expression on the sequencer; canonical form is written to minimise it.
 
-The table is that of docs/isa.md, with every part of an expression evaluated: 36 turns per quotient or
-remainder, 1 for everything else; those by powers of two are shifts and masks. A negation is free, since
-predicates test both senses. A product of variables counts twice: of two forms that take about the same, the
-one without it is canonical, because more is known of its parts.
+The costs are those of docs/isa.md, with every subexpression evaluated: 36 turns per quotient or remainder, 1
+for everything else. Quotients and remainders by powers of two are shifts and masks. A negation is free, since
+predicates test both senses. A product of variables counts twice: of two forms of about the same cost, the one
+without it is canonical, because more is known about its parts.
 """
 
 from __future__ import annotations

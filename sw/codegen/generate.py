@@ -69,7 +69,7 @@ class ProgramTooLongError(InputError):
 
 
 def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, name: str) -> None:
-    """Raise `InputError` if the machine's resources are exceeded, naming the place."""
+    """Raises `InputError` if the machine's resources are exceeded, naming the place."""
 
     def refuse(resource: str, needed: int, there: int, index: int) -> None:
         if needed > there:
@@ -139,7 +139,7 @@ def _within(value: int, low: int, high: int, what: str) -> int:
 
 
 def _check_instruction(s: Statement, config: MachineConfig, name: str, *, generic: bool) -> None:
-    """Raise `InputError` for anything that no warp of this machine can execute."""
+    """Raises `InputError` for anything that no warp of this machine can execute."""
     spec = isa.INSTRUCTIONS.get(s.name)
     if s.name in ("wait", "signal"):
         channel = dict(s.operands).get("channel")

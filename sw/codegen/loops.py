@@ -12,7 +12,7 @@ from sw.ir.program import For, If, Instruction, Program, Statement
 from sw.ir.ranges import bounds
 from sw.ir.walk import map_bodies, map_expressions, rewrite
 
-#: Iterations of a loop of which nothing is known.
+#: Assumed trip count of a loop whose bounds are unknown.
 ASSUMED_TRIPS = 8
 #: Instructions up to which a branch becomes predicates: a jump costs one cycle, and so does each of those.
 PREDICATED = 2
@@ -114,7 +114,7 @@ def _branch(s: If, values: dict[str, Expr]) -> Sequence[Statement]:
 
 
 def _worth(condition: Expr, then: tuple[Statement, ...], other: tuple[Statement, ...]) -> bool:
-    """Whether predicates cost no more than jumps: operands are computed whatever a predicate is."""
+    """Whether predicates cost no more than jumps; operands are computed even if a predicate is false."""
     free = set(condition.walk())
     mine, others = (
         {part for s in body if isinstance(s, Instruction) for e in evaluated(s) for part in e.walk()} - free

@@ -1,7 +1,7 @@
 """Lowers the statements of one warp to operations on virtual registers (docs/codegen.md, "Code").
 
-Operands and parameters of an operation are computed before the waits that stand right before it: what is
-between a wait and its operation delays the operation.
+Operands and parameters of an operation are computed before the waits directly before it, because anything
+between a wait and its operation would delay the operation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sw.ir.walk import statements
 
 Finish = Callable[[], None]
 
-#: Stands for an instruction that the machine does not have, where a program is only counted.
+#: Stands for an instruction that the machine does not have, in programs that are only counted.
 GENERIC = "generic"
 
 
@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 
 class _Lowering:
-    """State during lowering: where variables are, and what parameter registers hold."""
+    """State during lowering: registers of variables, contents of parameter registers."""
 
     def __init__(self, program: Program, exact: bool, uniform: bool):
         self.program, self.exact, self.uniform = program, exact, uniform
@@ -63,11 +63,11 @@ class _Lowering:
         self.growths = uses.growths() if uniform else {}
         self.wanted = Wanted(unbounded(program))
         self.held = Held()
-        #: Registers of constants that the program assigns once, outside of everything, by value and growth.
+        #: Registers of constants assigned once at the start of the program, by value and growth.
         self.constants: dict[tuple[Expr, Growth], int] = {}
         self.outside = {_target(s) for s in program.body} - self.wanted.mutable
         self.depth = 0
-        #: Index of the operation where the latest loop ended, and of the farthest that a jump goes to.
+        #: Index of the operation where the latest loop ended, and of the farthest jump target so far.
         self.loop_end = self.landing = -1
 
     def code(self) -> Code:
@@ -88,7 +88,7 @@ class _Lowering:
             while waits < len(body) and _is_wait(body[waits]):
                 waits += 1
             after = body[waits] if waits < len(body) else None
-            # An assignment may change what the waits' predicates depend on, and it does not hurry.
+            # An assignment may change what the waits' predicates depend on, and it is not urgent.
             late = after is None or isinstance(after, Assign)
             finish = _nothing if late or after is None else self.prepare(after)
             for issue in [self.prepare(wait) for wait in body[i:waits]]:
@@ -99,7 +99,7 @@ class _Lowering:
             i = waits + 1
 
     def prepare(self, s: Statement) -> Finish:
-        """Emit what can precede a statement's waits; the returned function emits the rest."""
+        """Emits the code that can precede a statement's waits; the returned function emits the rest."""
         match s:
             case Assign(target, value):
                 if target in self.needed:
@@ -120,7 +120,7 @@ class _Lowering:
         return not any(isinstance(x, Instruction) or _target(x) in self.needed for x in nested)
 
     def assign(self, target: str, value: Expr) -> None:
-        """Assign a scalar, in the register that it keeps."""
+        """Assigns a scalar in its own register."""
         register = self.places[target] if target in self.places else self.to.register()
         growth = self.growths.get(target, Growth.NONE)
         self.value(guarded(value), growth, register)
@@ -135,7 +135,7 @@ class _Lowering:
             return self.select.value(expr, target)
 
     def write_parameters(self, s: Statement) -> None:
-        """Write the parameter registers for which all of a statement wants the same value."""
+        """Writes the parameter registers for which all of a statement wants the same value."""
         for name, expr in self.wanted.of(s).items():
             if expr is None or self.held.holds(name, expr):
                 continue
@@ -151,7 +151,7 @@ class _Lowering:
                 self.to.emit("param", sources=(register,), number=number)
 
     def instruction(self, s: Instruction) -> Finish:
-        """Emit operands; the returned function issues the instruction."""
+        """Emits operands; the returned function issues the instruction."""
         predicate: Predicate | None = None
         if s.when is not None:
             low, high = bounds(s.when)
@@ -186,7 +186,7 @@ class _Lowering:
         self.to.emit(name, None, registers, None, predicate, number=number).label = label
 
     def loop(self, s: For) -> Finish:
-        """Emit trip count and first value of the variable; the returned function emits the loop."""
+        """Emits trip count and first value of the variable; the returned function emits the loop."""
         count = trip_count(s)
         self.write_parameters(s)
         used = s.variable in self.needed
@@ -211,7 +211,7 @@ class _Lowering:
         return finish
 
     def repeat(self, s: For, certain: bool, variable: int, step: int) -> None:
-        """The loop's body, its variable's step, and what the machine requires at a loop's end."""
+        """The loop's body, the step of its variable, and the instructions required at a loop's end."""
         start = self.to.here
         wants = self.wanted.of(s)
         before = dict(self.held.values)
@@ -244,7 +244,7 @@ class _Lowering:
         return self.select.value(guarded(length))
 
     def branch(self, s: If) -> Finish:
-        """Emit the condition; the returned function emits the branch, with jumps."""
+        """Emits the condition; the returned function emits the branch with its jumps."""
         self.write_parameters(s)
         register, sense = self.select.truth(guarded(s.condition))
         chance = likelihood(s.condition)

@@ -13,9 +13,9 @@ from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement
 from sw.ir.walk import Body, assigned, bodies, scalar_expressions, statements
 
-#: What a parameter register holds where nothing is stated: its value at the start.
+#: Initial value of a parameter register, which holds if nothing is stated.
 UNSTATED = Const(0)
-#: Operands and parameters that are places or distances in memory.
+#: Operands and parameters that are addresses or distances in memory.
 IN_MEMORY = frozenset(("memory", "load_stride", "store_stride", "conv_line"))
 
 
@@ -23,9 +23,9 @@ class Growth(enum.Enum):
     """How a value relates to the size of the problem."""
 
     NONE = "none"
-    #: How often something happens: what only waits and signals depend on.
+    #: A repetition count: only waits and signals depend on it.
     COUNT = "count"
-    #: Places and distances in memory.
+    #: Addresses and distances in memory.
     MEMORY = "memory"
 
 
@@ -57,7 +57,7 @@ def operands(instruction: Instruction) -> dict[str, Expr]:
     found: dict[str, Expr] = {}
     given = instruction.operands
     if spec and spec.engine:
-        # In the order of the machine's fields, whatever the order in the text.
+        # In the machine's field order, whatever the order in the text.
         order = _order(instruction.name)
         given = tuple(sorted(given, key=lambda item: order.get(item[0], len(order))))
     for name, value in given:
@@ -109,7 +109,7 @@ def modified(
 
 
 def unbounded(program: Program) -> set[str]:
-    """Scalars assigned by several statements, and what depends on them: their types tell nothing."""
+    """Scalars assigned by several statements, and those that depend on them: their types give no bounds."""
     found = {name for name, times in assigned(program.body).items() if times > 1}
     changed = bool(found)
     while changed:
@@ -123,11 +123,10 @@ def unbounded(program: Program) -> set[str]:
 
 
 class Uses:
-    """Where the values of a program's names go."""
+    """What the values of a program's names are used for."""
 
     def __init__(self, body: Body):
-        #: Names by the growth of what an instruction wants them for; bounds and conditions of statements are
-        #: under None.
+        #: Names by the growth of the operands they are used for; loop bounds and conditions are under None.
         self._roots: dict[Growth | None, set[str]] = {growth: set() for growth in (None, *Growth)}
         self._sources: dict[str, set[str]] = {}
         self._assigned: set[str] = set()

@@ -1,4 +1,4 @@
-"""Places writes to parameter registers as far out of loops as all operations agree on the value.
+"""Hoists writes to parameter registers as far out of loops as all operations agree on the value.
 
 A warp has one copy of each parameter register, which keeps its value. A write can move out of a loop in which
 no operation needs another value and nothing changes the value's variables.
@@ -18,7 +18,7 @@ from sw.ir.expression import names as names_of
 from sw.ir.program import Assign, For, If, Instruction, Statement, While
 from sw.ir.ranges import bounds
 
-#: By parameter: the value that a statement wants before it, None where it wants several.
+#: By parameter: the value that a statement needs before it, or None if it needs several.
 Wants = dict[str, Expr | None]
 
 _MASK = (1 << 32) - 1
@@ -41,7 +41,7 @@ class Wanted:
         """The value that the statement, with everything nested in it, needs; None if they differ."""
         found = self._known.get(id(statement))
         if found is None:
-            # The statement is kept with its wants, so that its identity stays its own.
+            # Keep the statement with its result, so that its id is not reused.
             found = self._known[id(statement)] = statement, self._of(statement)
         return found[1]
 
@@ -69,7 +69,7 @@ class Wanted:
                 return {}
 
     def _settled(self, around: Statement, body: Iterable[Statement]) -> Wants:
-        """What all statements of a body need, as long as the body does not change it."""
+        """The values that all statements of a body need, unless the body changes them."""
         found: Wants = {}
         for s in body:
             for name, expr in self.of(s).items():
@@ -105,7 +105,7 @@ def safe(i: Instruction, name: str, expr: Expr) -> Expr:
 
 
 def check(program: str, name: str, expr: Expr) -> None:
-    """Raise `InputError` for a constant that is too wide for a parameter register."""
+    """Raises `InputError` for a constant that is too wide for a parameter register."""
     bits = isa.PARAMETERS[name].bits
     if isinstance(expr, Const) and not 0 <= (value := expr.value & _MASK) < 1 << bits:
         shown = expr.value if expr.value < 0 else value
@@ -113,7 +113,7 @@ def check(program: str, name: str, expr: Expr) -> None:
 
 
 class Held:
-    """What the parameter registers hold while code is emitted in order; None if unknown."""
+    """Contents of the parameter registers while code is emitted in order; None if unknown."""
 
     def __init__(self) -> None:
         self.values: dict[str, Expr | None] = {}

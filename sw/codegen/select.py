@@ -32,7 +32,7 @@ _NAMES = {
 }
 _COMMUTE = (Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.EQ, Op.NE)
 _SWAPPED = {Op.GT: Op.LT, Op.GE: Op.LE}
-#: a < b is not b <= a, and so on.
+#: a < b is the negation of b <= a, and so on.
 _NEGATED = {Op.LT: Op.LE, Op.LE: Op.LT, Op.EQ: Op.NE, Op.NE: Op.EQ}
 
 
@@ -104,7 +104,7 @@ class Selector:
                 a = self.value(left)
                 return self._emit("subi", target, (a,), -value)
         if op is Op.SUB and isinstance(left, Const) and left.value and fits(left.value):
-            # As many instructions as with the constant in a register, which this does not need.
+            # As many instructions as loading the constant into a register, and one register less.
             opposite = self._emit("sub", None, (ZERO, self.value(right)))
             return self._emit("addi", target, (opposite,), left.value)
         a, b = self._pair(left, right)
@@ -215,7 +215,7 @@ class Selector:
 
     def _less(self, op: Op, left: Expr, right: Expr) -> Predicate:
         if isinstance(left, Const) and not isinstance(right, Const):
-            # 0 < x is x where x is never below 0; otherwise the immediate form is that of the opposite.
+            # 0 < x is x if x is never negative. Otherwise the immediate form exists only for the negation.
             if op is Op.LT and left.value == 0 and bounds(right)[0] >= 0:
                 return self.value(right), True
             if left.value != 0 and fits(left.value):
@@ -226,7 +226,7 @@ class Selector:
         """A conjunction or disjunction of registers that are 0 or not."""
         (a, yes), (b, also) = self.truth(left), self.truth(right)
         if op is Op.OR:
-            # As a conjunction of the opposites, which is negated.
+            # Computed as the negation of the conjunction of the negated operands.
             yes, also = not yes, not also
         if yes and also:
             made, sense = self._emit("select", None, (a, b, ZERO)), True
@@ -288,7 +288,7 @@ class Selector:
         return self._emit("select", target, (register, a, b))
 
     def _move(self, value: Expr, target: int, predicate: Predicate) -> int:
-        """Move a value into a register that keeps its own value if the predicate is false."""
+        """Moves a value into a register that keeps its own value if the predicate is false."""
         if isinstance(value, Const) and len(pieces(value.value)) <= 1:
             self.to.constant(value.value, target, predicate)
             return target

@@ -1,6 +1,6 @@
 """Code on virtual registers: the result of lowering, before register allocation.
 
-Operations are the machine's instructions, in a line as in instruction memory. Registers are numbers; 0 is the
+Operations are the machine's instructions, in the order of instruction memory. Registers are numbers; 0 is the
 machine's r0.
 """
 
@@ -14,13 +14,13 @@ from hw import isa
 
 ZERO = 0
 
-#: A predicate: a register, and whether the operation happens where it is not 0 (True) or where it is (False).
+#: A predicate: a register, and whether the operation executes if it is nonzero (True) or zero (False).
 Predicate = tuple[int, bool]
 
 _IMMEDIATE_BITS = isa.layout("addi")["imm"].width
 _LI_BITS = isa.layout("li")["imm"].width
 PARAMI_BITS = isa.layout("parami")["imm"].width
-#: Instructions that bring a constant that grows with the problem into a register: 30 bits.
+#: Number of instructions that load a constant which grows with the problem: 30 bits.
 WIDE = 2
 
 
@@ -32,7 +32,7 @@ def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
 def pieces(value: int, least: int = 1) -> list[int]:
     """Immediates of `li`, then of `lih`s, each signed to fit its field, most significant first.
 
-    There are at least this many, whatever the value.
+    There are at least `least` of them for any value.
     """
     found: list[int] = []
     while len(found) + 1 < least or not fits(value, _LI_BITS):
@@ -46,10 +46,9 @@ def pieces(value: int, least: int = 1) -> list[int]:
 class VirtualInstruction:
     """One instruction: registers in field order, immediate, channel or parameter, predicate.
 
-    `link` is, for a loop, the index of the last operation of its body; for a jump, that of the operation
-    where it continues. `weight` is how often it is executed, as far as that is known, and `certain` tells of
-    a loop that its body is executed at least once. `label` is that of the tile program's instruction, if it
-    is one.
+    `link` is the index of a loop's last operation, or of a jump's target. `weight` is the known or estimated
+    number of executions. `certain` marks a loop whose body surely executes. `label` is that of the tile
+    program's instruction, if any.
     """
 
     name: str
@@ -75,25 +74,25 @@ class VirtualInstruction:
 
 @dataclass
 class Code:
-    """A warp's operations, and how many registers they name, ZERO included."""
+    """A warp's operations, and the number of registers they use, ZERO included."""
 
     operations: list[VirtualInstruction] = field(default_factory=list)
     registers: int = 1
-    #: Registers that hold a value before the first operation: the program's parameters, by name.
+    #: Registers with a value before the first operation: the program's parameters, by name.
     given: dict[int, str] = field(default_factory=dict)
-    #: How deep loops nest.
+    #: Nesting depth of loops.
     depth: int = 0
 
 
 class Emitter:
-    """Appends operations with the weight of their position."""
+    """Appends operations, each with the weight at its position."""
 
     def __init__(self) -> None:
         self.code = Code()
         self.weight: float = 1
 
     def register(self) -> int:
-        """A register that nothing uses yet."""
+        """Returns an unused register."""
         self.code.registers += 1
         return self.code.registers - 1
 
@@ -107,7 +106,7 @@ class Emitter:
         *,
         number: int | None = None,
     ) -> VirtualInstruction:
-        """Append one operation."""
+        """Appends one operation."""
         made = VirtualInstruction(name, target, sources, immediate, number, predicate, self.weight)
         self.code.operations.append(made)
         return made
@@ -120,7 +119,7 @@ class Emitter:
         *,
         least: int = 1,
     ) -> int:
-        """Load a constant into a register, with at least this many instructions.
+        """Loads a constant into a register, with at least this many instructions.
 
         0 already has a register if no target is given.
         """
@@ -134,7 +133,7 @@ class Emitter:
         return target
 
     def copy(self, source: int, target: int | None) -> int:
-        """Copy a register to another one, if another is given."""
+        """Copies a register to another one, if another is given."""
         if target is None or target == source:
             return source
         self.emit("addi", target, (source,), 0)

@@ -1,7 +1,7 @@
 """Matrix products and convolutions as the array executes them: operands, loop nest, tiles.
 
-Both multiply A [m, k] by B [k, n] inside loops over batches. For a convolution, B is the patches of images,
-or pixels as they are in memory.
+Both multiply A [m, k] by B [k, n] inside loops over batches. For a convolution, B holds the patches of
+images, or their pixels as stored.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 
 Homes = Mapping[str, Allocation]
 Key = int | str
-#: Loops that move on to other tiles, beside those over batches.
+#: Loops that advance each tensor's tile, besides the batch loops.
 _MOVING = {"a": {"m", "k"}, "b": {"n", "row", "k"}, "c": {"m", "n", "row"}}
-#: Elements of which what is computed of a row of outputs is a multiple, if there is a gap for it.
+#: Computed elements of a segmented output row are a multiple of this, if there is a gap for the excess.
 SEGMENT = 4
-#: Most rows of outputs of which tiles are a multiple, for the sake of an easier loop.
+#: Tiles are rounded to at most this many output rows if that makes the epilogue's loop simpler.
 UNIFORM = 4
-#: The axis along which the lanes of an operand lie.
+#: The axis of an operand's lanes.
 AXIS = {"a": "m", "b": "n"}
 
 
@@ -72,7 +72,7 @@ class ArrayProblem:
 
     @property
     def unit(self) -> int:
-        """The number of elements of which every row in the output buffer is a multiple."""
+        """Every row in the output buffer has a multiple of this many elements."""
         return self.config.store_bytes // self.result.itemsize if self.operator.epilogue else 1
 
     @property
@@ -83,7 +83,7 @@ class ArrayProblem:
 
     @property
     def across(self) -> int:
-        """Outputs that the array computes per image row; more than there are if the rows are `widened`."""
+        """Outputs that the array computes per image row; more than the image has if rows are `widened`."""
         assert self.extent.patches is not None
         return self.extent.patches.cols.outputs
 
@@ -96,7 +96,7 @@ class ArrayProblem:
 
     @property
     def uniform(self) -> bool:
-        """Whether segmented tiles must have as many output rows as fill rows of the accumulator.
+        """Whether a segmented tile must have enough output rows to fill whole rows of the accumulator.
 
         If so, every segment of the sums directly follows the one before.
         """
@@ -158,7 +158,7 @@ class Nest:
         """Elements computed per row of an inner tile."""
         p = self.problem
         if p.segmented:
-            # What is computed of the last segment is there to be read.
+            # All computed elements of the last segment must be readable.
             return round_up(self.columns + p.computed - p.across, self.config.cols)
         return round_up(self.columns, math.lcm(p.unit, self.config.cols))
 

@@ -62,7 +62,7 @@ class ArrayEmitter:
         return [loop(self.nest.inner[0], body)] if self.nest.inner else body
 
     def load(self, x: str) -> Instruction:
-        """Load a tile into the current half of the buffer."""
+        """Loads a tile into the current half of the buffer."""
         nest, loops = self.nest, self.loops[: self.depths[x]]
         patches = x == "b" and not self.problem.direct
         name, operands, source = self.load_patches(loops) if patches else self.load_rows(x, loops)
@@ -99,10 +99,10 @@ class ArrayEmitter:
         return f"load_{x}_t" if lanes_first else f"load_{x}", operands, source
 
     def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
-        """A load of the patches of a tile of outputs, of which some pixels lie outside the image.
+        """A load of the patches of a tile of outputs, whose pixels may lie outside the image.
 
-        A load reads at least one pixel per row; a tile without pixels reads no rows. The whole image counts
-        as read, because what a tile reads of all channels is not a box of rows.
+        A load reads at least one pixel per row; a tile without pixels reads no rows. The load counts as
+        reading the whole image, because the pixels of a tile over all channels are not a box of rows.
         """
         patches, t, view = self.nest.extent.patches, self.t, self.problem.views["b"]
         assert patches is not None
@@ -148,7 +148,7 @@ class ArrayEmitter:
         return m, n, None
 
     def turn(self, x: str) -> Expr:
-        """Which half of a buffer or of the accumulator is current."""
+        """Which half of a buffer or of the accumulator is in use."""
         return count(self.loops[: self.depths[x]]) % HALVES
 
     def accumulator(self, loops: tuple[Loop, ...], rows: Expr, columns: Expr) -> tuple[Expr, Region]:
@@ -158,7 +158,7 @@ class ArrayEmitter:
         if not self.t.single_c:
             word = self.turn("c") * half + linear(loops, {INNER: self.nest.words})
         elif inner is not None and -(-self.t.parts // HALVES) * self.nest.words <= half:
-            # Neighbours lie in different banks, so that storer and array are not in each other's way.
+            # Adjacent tiles are in different banks, so that storer and array do not conflict.
             word = inner % HALVES * half + inner // HALVES * self.nest.words
         else:
             word = linear(loops, {INNER: self.nest.words})
@@ -264,7 +264,7 @@ class TileSpan:
 
     @classmethod
     def of(cls, axis: Axis, loops: tuple[Loop, ...], name: str, tile: int) -> TileSpan:
-        """The tile along an axis that the named loop cuts into tiles of so many outputs."""
+        """The tile along an axis that the named loop cuts into tiles of `tile` outputs."""
         outputs = size(loops, name, axis.outputs, tile)
         span = outputs * axis.stride + (axis.reach - axis.stride)
         start = linear(loops, {name: tile * axis.stride}) - axis.before

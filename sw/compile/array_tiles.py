@@ -1,6 +1,6 @@
-"""Chooses the tiles of a product or convolution: those with the least estimated time that fit the machine.
+"""Chooses the tiles of a product or convolution: the lowest estimated time among those that fit the machine.
 
-Results are stored as sums, or pass through the epilogue's loop on the CGRA; then the time of both counts.
+Results are stored as sums, or go through the epilogue's loop on the CGRA; then the CGRA's time counts too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sw.kernels.configuration import Configured
 from sw.tiling.blocking import Blocking, Extent
 from sw.tiling.machine import Choice, best
 
-#: Blockings that are looked at for each size of the accumulator.
+#: Blockings tried for each size of the accumulator.
 ALTERNATIVES = 64
-#: Cycles of a launch and its store beyond those of its elements.
+#: Fixed cycles of a launch and its store.
 LAUNCH = 90
-#: Halvings of the accumulator that are tried: smaller tiles begin and end sooner.
+#: Number of times the accumulator is halved in the search: smaller tiles start and finish earlier.
 HALVINGS = 3
 
 Suits = Callable[[Nest], bool]
@@ -90,7 +90,7 @@ class LoweredProduct:
         return tuple(self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Emit loads, products, launches and stores of all tiles."""
+        """Emits loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
             found = fetches(p.sources, self.records, self.tiles, scratch)
@@ -100,14 +100,14 @@ class LoweredProduct:
 
 
 def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:
-    """The tiles of a product, and the loop of its epilogue; raises `InputError` if no tile fits."""
+    """Chooses the tiles of a product and the loop of its epilogue; raises `InputError` if no tile fits."""
     if p.images:
         try:
             return _lowered(dataclasses.replace(p, segmented=True), room_bytes, allowed)
         except InputError:
             if p.across > p.length:
                 raise
-    # Tiles inside of one row of outputs have no gaps.
+    # Tiles within one output row have no gaps.
     return _lowered(p, room_bytes, allowed)
 
 
@@ -151,7 +151,7 @@ def _chosen(p: ArrayProblem) -> Chosen:
     result = operands.pop("result")
     value = p.operator.epilogue.value
     given = [*operands.values()]
-    # Loops that are twice as quick as the array never hold it up, whatever else they wait for.
+    # A loop twice as fast as the array never delays it, whatever stalls it has.
     array = p.extent.k / (p.config.rows * p.config.cols)
     demand = Demand(p.operator.output.elements, array / 2)
     return choose(
@@ -170,7 +170,7 @@ def _in_rows(nest: Nest) -> bool:
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest]:
     """The best blocking of a product whose sums are stored, without the first `skip`, and its time."""
     given = (allowed.blockings or {}).get(p.operator.output.tensor)
-    # More than the best one is seldom needed.
+    # The best one is usually enough.
     for count in (1, ALTERNATIVES):
         choices = () if given else _best(p.extent, p.config, allowed, count)
         timed = [(0.0, given)] if given else [(c.score, c.blocking) for c in choices]
@@ -183,7 +183,7 @@ def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> tuple[float, Nest
 
 
 def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> tuple[float, Nest]:
-    """The least time of array and CGRA together, and its nest; the CGRA takes `per_element` cycles."""
+    """The shortest time of array and CGRA together, and its nest; the CGRA takes `per_element` cycles."""
     found: list[tuple[float, Nest]] = []
     for halvings in itertools.count():
         try:

@@ -32,11 +32,12 @@ from sw.kernels.configuration import Configured
 from sw.layout import round_up
 from sw.tiling.bands import FINALISTS, Bands, bands
 
-#: Loops over the groups and over the channels of a tile.
+#: Loops over a tile's groups, and over its channels.
 _OWN, _CHANNEL = "own", "channel"
-#: What the elements of a row that the CGRA computes may be multiples of, beside the array's columns.
+#: Multiples, besides the array's columns, to which the CGRA may round the elements of a row.
 _MULTIPLES = (8, 4)
-#: Part of those of whole columns that they must be below: smaller blocks take longer by element.
+#: Such rounding must reduce the computed elements to this fraction, since smaller blocks cost more per
+#: element.
 _FEWER = 0.85
 
 
@@ -45,7 +46,7 @@ class BandNest(Nest):
     """The loop nest around tiles of bands; the groups of a tile are inside."""
 
     bands: Bands = dataclasses.field(kw_only=True)
-    #: Elements of a row that the CGRA computes are a multiple of this.
+    #: The CGRA computes a multiple of this many elements per row.
     multiple: int = dataclasses.field(default=1, kw_only=True)
 
     @property
@@ -136,7 +137,7 @@ class BandEmitter(ArrayEmitter):
         return statements + self.stores(place)
 
     def stores(self, place: Expr | None) -> list[Statement]:
-        """Store output rows: all at once if they are equally far apart, otherwise channel by channel.
+        """Stores output rows: all at once if they are equally far apart, otherwise channel by channel.
 
         `place` is their address in the output buffer; without it, they are sums.
         """
@@ -188,7 +189,7 @@ class LoweredBands:
         return (self.weights, *self.records.values())
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """Emit loads, products, launches and stores of all tiles."""
+        """Emits loads, products, launches and stores of all tiles."""
         launches, nest = None, self.nest
         if self.chosen is not None:
             found = fetches(nest.problem.sources, self.records, nest.tiles, scratch)
@@ -198,7 +199,7 @@ class LoweredBands:
 
 
 def in_bands(p: ArrayProblem, room_bytes: int, allowed: Choices) -> tuple[float, LoweredBands] | None:
-    """The band tiles with the least estimated time, and that time; None if there are none.
+    """The band tiles with the lowest estimated time, and that time; None if there are none.
 
     Weights must be constants, and operands of the epilogue constants per channel or single elements.
     """

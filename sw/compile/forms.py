@@ -10,7 +10,7 @@ from sw.ir.types import Kind, Type
 
 #: Name of the loop over inner tiles.
 INNER = "inner"
-#: Places in each operand's buffer, and, where a partition does not fill it, in the accumulator.
+#: Number of buffers per operand (double buffering), also in the accumulator unless a partition fills it.
 HALVES = 2
 
 
@@ -44,7 +44,7 @@ def linear(loops: Loops, steps: Mapping[str, int], start: int = 0) -> Expr:
 
 
 def count(loops: Loops) -> Expr:
-    """The number of steps of the nest before the current one."""
+    """The number of iterations of the nest before the current one."""
     steps, step = {}, 1
     for loop in reversed(loops):
         steps[loop.name] = step

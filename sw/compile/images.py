@@ -126,7 +126,7 @@ def convolution_problem(
     moves: dict[Key, dict[str, int]] = {
         "a": {"group": rows * extent.k},
         "b": {"group": depth * channel, "image": image} | ({"row": o.cols.outputs} if direct else {}),
-        # Records are of all groups.
+        # Records cover all groups.
         "rows": {"group": rows},
     }
     operands = dict(enumerate(o.epilogue.operands if o.epilogue else (), 1))

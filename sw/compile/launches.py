@@ -28,11 +28,11 @@ class LaunchWriter(HeldConfiguration):
     places: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def load(self, configured: Configured, area: ChipSpace) -> list[Statement]:
-        """Load a configuration into the scratchpad."""
+        """Loads a configuration into the scratchpad."""
         return self.load_to(configured, area.take(round_up(4 * len(configured.words), UNIT)))
 
     def load_to(self, configured: Configured, place: int) -> list[Statement]:
-        """Load a configuration to a byte address of the scratchpad, a multiple of `UNIT`."""
+        """Loads a configuration to a byte address of the scratchpad, a multiple of `UNIT`."""
         words = tuple(configured.words)
         home = self.writer.home(self.stored[words])
         self.places[words] = place
@@ -68,7 +68,7 @@ class LaunchWriter(HeldConfiguration):
         )
 
 
-#: Elements that a view moves on with the loops over batches, by key: a, b, c, or number of an operand.
+#: Strides of views in the batch loops, in elements, by key: a, b, c, or an operand's number.
 Batches = Mapping[int | str, Mapping[str, int]]
 
 

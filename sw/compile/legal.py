@@ -1,4 +1,4 @@
-"""Legalisation: inserts copies where an operator cannot read or write a view directly.
+"""Legalisation: inserts a copy if an operator cannot read or write a view directly.
 
 Products take operands that are contiguous along one axis. Operators on rows and pools take contiguous rows,
 and all of these produce such results. Elementwise operators read and write any view; copies are elementwise

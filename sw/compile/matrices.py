@@ -58,7 +58,7 @@ def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig
         )
     turned_a, turned_b = (_transposed(operator.name, x.upper(), views[x]) for x in "ab")
     extent = Extent(rows, columns, views["a"].shape[-1], turned_a, turned_b, math.prod(batch))
-    # Batches that follow each other in elements, in bytes, and in rows or inside of one are one loop.
+    # Batches that are contiguous in elements and in bytes, and lie in rows alike, share a loop.
     elements, steps = tuple(v.strides[:-2] for v in views.values()), list[tuple[int, ...]]()
     for view, own in zip(views.values(), elements, strict=True):
         home = homes[view.tensor]

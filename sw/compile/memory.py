@@ -1,7 +1,7 @@
-"""Allocation of a network's tensors in memory: tensors share it if their live ranges do not overlap.
+"""Allocation of a network's tensors in memory: tensors share memory if their live ranges do not overlap.
 
-Constants, inputs, outputs and what lies in between have an area each, so that a few windows suffice:
-constants and inputs may be read, the rest read and written.
+Constants, inputs, outputs and intermediate tensors have an area each, so a few windows suffice:
+constants and inputs are read-only, the others read-write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hw.errors import InputError
 from sw.graph.network import Network, Operator, Tensor
 from sw.layout import MEMORY, PAGE, Placement, clear_of_middle, round_up
 
-#: Tensors start at multiples of this, which is at least a word of every port.
+#: Alignment of tensors, at least a word of every port.
 ALIGNMENT = 128
 
 
@@ -108,7 +108,7 @@ def plan_memory(
     memory: range = MEMORY,
     further: Sequence[Tensor] = (),
 ) -> MemoryPlan:
-    """Allocate every tensor that the operators touch, and the `further` constants.
+    """Allocates every tensor that the operators touch, and the `further` constants.
 
     `lines` holds the row layout of tensors that are not dense or not aligned. Tensors that later parts of a
     network need live to the end. Everything lies in `memory`. Raises `InputError` if memory or windows are
@@ -132,7 +132,7 @@ def plan_memory(
         homes |= {home.name: home for home in placed}
         address = max((home.end for home in placed), default=start)
         areas[kind] = (start, address)
-        # Nothing lies at the end of an area, so that what runs across it meets no tensor.
+        # The end of an area stays unused, so an access beyond it hits no tensor.
         address = round_up(address, PAGE) + (PAGE if address > start else 0)
     if address > memory.stop:
         sizes = ", ".join(f"{kind.value}s {end - start}" for kind, (start, end) in areas.items())
@@ -144,7 +144,7 @@ def plan_memory(
 
 
 def _unplaced(tensor: Tensor, kind: Kind, first: int, last: int, lines: Mapping[str, Lines]) -> Allocation:
-    """A tensor without an address; its address is, so far, the offset from a word at which it starts."""
+    """A tensor without an address yet; until then, `address` holds its offset from a port word."""
     row = tensor.shape[-1] if tensor.shape else 1
     own = lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
     return Allocation.of(tensor, kind, own.start, own.pitch, first, last, own.row or row)
@@ -156,7 +156,7 @@ def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, 
     own = {id(o) for o in operators}
     others = [o for o in network.operators if id(o) not in own]
     wanted = {*network.outputs, *(v.tensor for o in others for v in o.inputs)}
-    # What several programs write in part is there from the start to the end.
+    # Tensors that several programs write in part are live throughout.
     shared = {o.output.tensor for o in others}
     written: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -182,11 +182,11 @@ def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, 
 
 
 def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocation]:
-    """Place the largest first, each at the lowest address free during its live range."""
+    """Places the largest first, each at the lowest address free during its live range."""
     placed: list[Allocation] = []
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.name)):
         found = _placed(home, base)
-        # What an operator reads and what it writes live at the same time.
+        # An operator's inputs and outputs are live at the same time.
         for other in sorted(placed, key=lambda h: h.address):
             if other.last < home.first or home.last < other.first:
                 continue

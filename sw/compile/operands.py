@@ -142,7 +142,7 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
     """An operand in memory; `batched`: it differs from batch to batch."""
     how = follows(view)
     if how == "row" and view.shape[-1] == 1 and not home.dense:
-        # What follows rows would be loaded as neighbours.
+        # Elements that follow rows would be loaded as neighbours.
         how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else word(home.tensor.element)
@@ -182,7 +182,7 @@ class Fetch:
     ) -> tuple[list[Statement], Region, Expr]:
         """The loads, the bytes that the launch reads, and the index of the first element.
 
-        `batch` are the elements that loops other than those of tiles advance; for records, the rows.
+        `batch` holds the strides in elements of the loops around the tile loops; for records, in rows.
         """
         home, tiles, how = writer.home(self.view.tensor), tile.tiles, self.access.follows
         target = tile.turn * self.half + self.base
@@ -203,7 +203,7 @@ class Fetch:
         elif how == "full" and self.access.turned:
             loads = load(tile.columns, column, tile.rows, self.pitch, tiles.region(writer, self.view))
         elif how == "full" and column != 1:
-            # Nothing is contiguous along rows: elements come one by one.
+            # Nothing is contiguous along rows, so load single elements.
             loads = self._lines(writer, tile, batch, target)
         elif how == "full":
             columns = fold(Op.DIV, tile.columns, self.access.repeat)
@@ -213,7 +213,7 @@ class Fetch:
             loads = load(1, 0, number, self.half, writer.whole(self.view.tensor) if how == "row" else None)
         else:
             loads = load(number, step, 1, home.itemsize)
-        # Padding is computed too, so the launch reads all of the place.
+        # Padding is computed too, so the launch reads the whole buffer.
         return loads, writer.scratch(target, self.half), first
 
     def _record(self, tiles: Tiles, batch: Mapping[str, int]) -> AddressMap:
@@ -280,8 +280,8 @@ def fetches(
     found: list[Fetch] = []
 
     def places(size: int) -> tuple[int, int]:
-        """Two buffers of this many bytes: their start, and the distance from one to the other."""
-        # The second starts as the first does.
+        """Two buffers of `size` bytes: start of the first, and distance to the second."""
+        # Both have the same alignment.
         half = round_up(size, area.alignment)
         return area.take(HALVES * half), half
 

@@ -1,4 +1,4 @@
-"""Builds one sequential tile program for a run of operators, one operator's statements after another's."""
+"""Builds one sequential tile program for consecutive operators, one after the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
 
-#: Name of the loop over the steps of operators that repeat.
+#: Name of the loop over the steps of repeated operators.
 STEPS = "step"
 
 
@@ -103,11 +103,11 @@ class Tiled:
 
 
 def tile(group: Group, space: range, allowed: Choices) -> Tiled:
-    """Choose memory in a range of addresses, tiles, and configurations for operators that run in sequence."""
+    """Chooses memory in a range of addresses, tiles, and configurations for consecutive operators."""
     network, operators, config = group.network, group.operators, group.config
     lines = layouts(network, config)
     memory = plan_memory(network, operators, lines, config, space)
-    # What comes next may load its configuration and operands while the present operator runs.
+    # Half is left to the next operator, which loads its configuration and operands while this one runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
     parts, refused = list[Part](), list[tuple[Operator, str]]()
@@ -165,7 +165,7 @@ def _loop(own: LoweredLoop, launcher: LaunchWriter) -> list[Statement]:
     before, made = list[Statement](), body()
     first = next(iter(own.configured), None)
     if first is not None and launcher.current == first.words:
-        # A step begins with the configuration with which the one before ends: it comes once.
+        # A step starts with the configuration that the previous one ends with, so it is loaded once.
         writer.labels, launcher.current = labels, held
         before = launcher.load(first, ChipSpace("scratchpad", 0, writer.config.scratch_bytes, UNIT))
         before += launcher.bring(first)
@@ -223,7 +223,7 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     writer, c = launcher.writer, launcher.writer.config
     half = c.scratch_bytes // 2
-    # What lanes access together begins at a multiple of their words.
+    # What lanes access together must be aligned to all their words.
     least = max(16, 4 * c.cgra.lanes if c.cgra is not None else 0)
     labels, current = dict(writer.labels), launcher.current
     for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):
@@ -254,7 +254,7 @@ def most_operands(program: Program) -> int:
 
 
 def check_operands(name: str, body: Sequence[Statement]) -> None:
-    """Raise `InputError`, naming the operator, if an operand may be too wide for its field."""
+    """Raises `InputError`, naming the operator, if an operand may be too wide for its field."""
     for s in statements(tuple(body)):
         if not isinstance(s, Instruction):
             continue

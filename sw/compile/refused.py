@@ -1,4 +1,4 @@
-"""Operators that a compiler stage cannot fit on the machine."""
+"""Operators that do not fit on the machine."""
 
 from __future__ import annotations
 

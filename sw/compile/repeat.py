@@ -1,7 +1,7 @@
 """Turns repeated operators, such as the steps of a recurrent network, into a loop of the tile program.
 
-`stacked` puts the tensors of successive steps into one tensor, so that the addresses of a step are those of
-the first plus a multiple of its number. `repeats` then finds the operators to emit once.
+`stacked` puts the tensors of successive steps into one tensor, so the addresses in a step are those of
+the first step plus a multiple of the step number. `repeats` then finds the operators to emit once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sw.graph.fuse import with_views
 from sw.graph.host import HostOperator
 from sw.graph.network import Epilogue, Network, Operator, Tensor, View
 
-#: A loop has at least so many steps, and a step at most so many operators.
+#: Fewest steps of a loop, and most operators of a step.
 LEAST_STEPS, MOST_OPERATORS = 3, 512
-#: Fields of an operator by which steps may differ.
+#: Fields in which the operators of steps may differ.
 _NAMES = ("name", "op", "nodes")
 Tensors = Mapping[str, Tensor]
 
@@ -39,7 +39,7 @@ class Repeated:
 
     @property
     def op(self) -> str:
-        """How often they are executed, as text."""
+        """The number of repetitions, as text."""
         return f"{self.count} steps"
 
     @property
@@ -67,7 +67,7 @@ def repeats(operators: Sequence[Operator], tensors: Tensors) -> tuple[Operator |
     made: list[Operator | Repeated] = []
     done = 0
     for run in _runs(operators, tensors):
-        # The first step may read, and the last one write, what others do not.
+        # The first step may read, and the last one write, tensors that the others do not.
         for first, left_out in ((0, 0), (1, 0), (0, 1), (1, 1)):
             steps = run.steps(operators)[first : run.count - left_out]
             if len(steps) < LEAST_STEPS:
@@ -91,7 +91,7 @@ def stacked(network: Network) -> Network:
     fixed |= {v.tensor for o in operators if isinstance(o, HostOperator) for v in views(o)}
     places: dict[str, tuple[str, int]] = {}
     for run in _runs(operators, tensors):
-        # What comes last often is an output.
+        # The last result is often an output.
         for left_out in (0, 1):
             steps = run.steps(operators)[: run.count - left_out]
             families = _families(steps, tensors, fixed) if len(steps) >= LEAST_STEPS else None
@@ -165,7 +165,7 @@ def _candidates(forms: np.ndarray) -> Iterator[_Run]:
 
 
 def _form(item: Any, tensors: Tensors) -> Any:
-    """What must be equal in repeated operators: all but names and the addresses of computed tensors."""
+    """The parts that repeated operators must share: all except names and addresses of computed tensors."""
     if isinstance(item, View):
         tensor = tensors[item.tensor]
         place = (tensor.element,) if tensor.constant is None else (item.tensor, item.offset)
@@ -211,7 +211,7 @@ def _families(
             return None
     before: dict[int, str] = {}
     for row in rows:
-        # The first step may read what was there before all of them.
+        # The first step may read a tensor that existed before all steps.
         later = {(at[n][0], t - at[n][1]) if n in at else n for t, n in enumerate(row) if t}
         if len(later) > 1:
             return None

@@ -33,7 +33,7 @@ from sw.ir.walk import instructions as instructions_of
 from sw.layout import MEMORY
 from sw.warps.convert import convert
 
-#: Puts waits and signals into the sequential program of a machine.
+#: Inserts waits and signals into a machine's sequential program.
 Synchroniser = Callable[[Program, MachineConfig], Program]
 
 
@@ -208,7 +208,7 @@ class Hoist:
 
     def __call__(self, made: TileProgram) -> WarpPrograms:
         """The programs of the warps by number."""
-        # Buffers of others differ where a warp's own program is the same.
+        # Buffers of other warps may differ even if a warp's own program is the same.
         own = {w: with_used_buffers(share(made.program, w)) for w in warps(made.program)}
         registers = made.config.registers
         return WarpPrograms(

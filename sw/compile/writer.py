@@ -18,9 +18,9 @@ from sw.ir.roles import WarpRole
 from sw.ir.split import with_used_buffers
 from sw.layout import round_up
 
-#: Most rows of a load or store, and most bytes of a row.
+#: Most rows of a load or store, and most bytes per row.
 LONGEST = (1 << 16) - 1
-#: The chip's memories as buffers of the program.
+#: The on-chip memories as buffers of the program.
 BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
     "buffer_a",
     "buffer_b",
@@ -44,7 +44,7 @@ def loop(level: Loop, body: Sequence[Statement]) -> For:
 
 @dataclass(frozen=True)
 class AddressMap:
-    """The start of something in a tensor: an element, strides in loops, and multiples of numbers."""
+    """An address in a tensor: a start element, strides in loops, and multiples of expressions."""
 
     loops: tuple[Loop, ...]
     steps: Mapping[str, int]
@@ -90,10 +90,10 @@ class Writer:
 
     config: MachineConfig
     memory: MemoryPlan
-    #: Number of the operator that is being written.
+    #: Number of the current operator.
     number: int = 0
     labels: dict[str, int] = field(default_factory=dict)
-    #: The number of the step where operators repeat, and the elements by which tensors move on with it.
+    #: In repeated operators, the step number, and the stride of each tensor per step in elements.
     step: Expr | None = None
     moves: Mapping[str, int] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class Writer:
         several = rows not in (1, Const(1))
         if not row_compatible(view, home.row) or (several and (row_step % home.row or row_step < 0)):
             return self.whole(view.tensor)
-        # Rows of one element follow each other along any axis.
+        # Rows of one element are adjacent along any axis.
         if view.shape[-1] > home.row or (home.row == 1 and columns not in (1, Const(1))):
             return self.whole(view.tensor) if several else self.run(view.tensor, walk, columns)
         walk = self._stepped(view.tensor, walk)
@@ -164,7 +164,7 @@ class Writer:
         return Region(self.names[name], (interval(0, home.rows), interval(0, home.row)))
 
     def stored(self, name: str, region: Region) -> tuple[Access, ...]:
-        """What a store to a region writes, including everything that shared its memory before."""
+        """What a store to a region writes, including all tensors that shared its memory before."""
         return (region, *(self.whole(other) for other in self.memory.overwritten(name)))
 
     def scratch(self, start: Expr | int, length: Expr | int) -> Region:
@@ -193,7 +193,7 @@ class Writer:
         below: Expr | int = 0,
         region: Region | None = None,
     ) -> Instruction:
-        """Load rows of a view into the scratchpad, `pitch` bytes apart there.
+        """Loads rows of a view into the scratchpad, `pitch` bytes apart there.
 
         `fill` gives the number and value of the bytes that pad each row; `below` rows of padding follow the
         last.
@@ -235,7 +235,7 @@ class Writer:
         when: Expr | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Store rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
+        """Stores rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
         size = (rows - 1) * pitch + columns * self.home(view.tensor).itemsize
         held = self.out(source, size)
         return self.store("store_out", held, view, walk, rows, columns, source, pitch, when, row_step, region)
@@ -254,7 +254,7 @@ class Writer:
         row_step: int | None = None,
         region: Region | None = None,
     ) -> Instruction:
-        """Store rows of results on the chip, of the region `held`, to rows of a view."""
+        """Stores rows of results on the chip, of the region `held`, to rows of a view."""
         home = self.home(view.tensor)
         row_step = view.strides[-2] if row_step is None else row_step
         target = region or self.region(view, walk, rows, row_step, columns)

@@ -33,11 +33,11 @@ from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region,
 from sw.ir.types import BOOL, HIGH, INT, LOW, Kind
 from sw.ir.walk import statements
 
-#: First element and the one after the last, of every dimension.
+#: For each dimension, the first element and the one after the last.
 Box = tuple[tuple[int, int], ...]
-#: The same with symbolic ends.
+#: The same with symbolic bounds.
 SymbolicBox = tuple[tuple[Value, Value], ...]
-#: More iterations than any loop has.
+#: More iterations than any loop can have.
 ENDLESS = HIGH - 1
 
 
@@ -58,7 +58,8 @@ class SymbolicLoop:
     around: tuple[SymbolicLoop, ...] = ()
     position: int = 0
     children: list[SymbolicLoop | SymbolicAccess] = field(default_factory=list)
-    #: By buffer the children that access it, all accesses further in, and those as few that stand for all.
+    #: By buffer: children that access it; all accesses nested in it; and a few accesses that cover all of
+    #: them.
     by_buffer: dict[str, list[SymbolicLoop | SymbolicAccess]] = field(default_factory=dict)
     accesses: dict[str, list[SymbolicAccess]] = field(default_factory=dict)
     hulls: dict[str, list[SymbolicAccess]] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class SymbolicLoop:
     spans: dict[tuple[str, bool], Spans] = field(default_factory=dict)
 
     def near(self, buffer: str, writes: bool, low: int, high: int) -> Iterator[SymbolicAccess]:
-        """The accesses, of the few that there are, that may touch an interval of the first dimension."""
+        """Those of the few covering accesses that may touch an interval of the first dimension."""
         key = buffer, writes
         if key not in self.spans:
             spans = []
@@ -270,7 +271,7 @@ class _Collector:
         return start, step, evaluator.arithmetic(Op.DIV, add(span, abs(step) - 1), abs(step), facts)
 
     def forget(self, targets: dict[str, Kind]) -> None:
-        """Drop what is known of scalars, as at the start of an arbitrary iteration."""
+        """Forgets the values of scalars, as at the start of an arbitrary iteration."""
         for name, kind in targets.items():
             unknown = self.evaluator.unknown(Var(name, BOOL if kind is Kind.BOOL else INT))
             self.evaluator.values[name] = unknown
@@ -297,7 +298,7 @@ class _Collector:
         """The values after a branch, merged from the ends of both sides."""
         self.evaluator.values = {**first, **second}
         for name, value in first.items():
-            # A scalar without value on one way has none that may be used.
+            # A scalar without a value on one path must not be read, so the other path's value will do.
             other = second.get(name, value)
             if other is not value:
                 self.evaluator.values[name] = self.evaluator.either(condition, value, other)
@@ -361,7 +362,7 @@ def _hull(box: SymbolicBox, sizes: tuple[Value, ...], facts: Facts) -> Box | Non
 def _limits(start: Value, stop: Value, facts: Facts) -> tuple[Bounds, Bounds]:
     """Bounds of the ends of an interval."""
     if isinstance(start, Form) and isinstance(stop, Form) and start.terms == stop.terms:
-        # The same sum at two places: what is known of one says all of the other.
+        # Both ends have the same terms, so bounds of one give those of the other.
         (low, high), length = whole(start, facts), stop.constant - start.constant
         if low >= LOW and high < HIGH and low + length >= LOW and high + length < HIGH:
             return (low, high), (low + length, high + length)

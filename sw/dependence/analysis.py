@@ -15,16 +15,16 @@ from sw.ir.parse import ENTRY
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 
-#: Stands for distances that are not constant or not bounded.
+#: Stands for a distance that is not constant or not bounded.
 ANY_DISTANCE = "*"
 Component = int | str
-#: Iterations between two instances, per common loop from the outermost.
+#: Iterations between two instances, per common loop, outermost first.
 Distance = tuple[Component, ...]
-#: More distances than this of one loop, and of all together, are not listed.
+#: Most distances listed for one loop, and for all loops together.
 _LISTED, _LISTED_TOGETHER = 1024, 4096
-#: Comparisons of a walk where those of the whole program are used up.
+#: Comparisons granted to each walk after the program's budget is used up.
 _LEAST = 24
-#: Distances of two accesses that are each held against all that is known.
+#: Most distances of two accesses that are tested individually against all known facts.
 _TRIED = 64
 
 
@@ -45,8 +45,8 @@ class Dependences:
 
     `sources` has every label as a key. It maps each source ("entry" for what a buffer held before the
     program) to the distances in iterations of their common loops, outermost first, or () if they have none in
-    common. "*" stands for a distance that is not constant or not bounded. `edges` says for every read where
-    it sees what; `analyse(program, details=True)` fills it.
+    common. "*" stands for a distance that is not constant or not bounded. `edges` lists, for every read, the
+    writes it sees and where; `analyse(program, details=True)` fills it.
     """
 
     program: Program
@@ -91,7 +91,7 @@ def by_size(distance: Distance) -> tuple[tuple[bool, int], ...]:
 
 
 def analyse(program: Program, *, details: bool = False, budget: WalkBudget | None = None) -> Dependences:
-    """The dependences of a program; with `details`, also where every read sees what."""
+    """The dependences of a program; with `details`, also the area in which each read sees each write."""
     sources: dict[str, dict[str, set[Distance]]] = {i.label: {} for i in instructions(program)}
     edges = []
     tree, budget = access_tree(program), budget or WalkBudget(_LEAST)
@@ -109,7 +109,7 @@ def analyse(program: Program, *, details: bool = False, budget: WalkBudget | Non
 
 
 def _area(sink: SymbolicAccess, met: Met, facts: Facts) -> Box:
-    """The part of a read's region in which it sees what its walk met."""
+    """The part of a read's region in which it sees the write that its walk met."""
     limits = (whole(place, facts) for place in met.case.point)
     pairs = zip(limits, sink.hull, strict=True)
     return tuple((max(low, first), min(high + 1, last)) for (low, high), (first, last) in pairs)

@@ -21,11 +21,12 @@ from sw.dependence.forms import (
 )
 from sw.ir.types import HIGH
 
-#: Two numbers that are equal modulo 2^32 are equal if one is a difference of places and the other below this.
+#: If one number is a difference of addresses and the other is smaller than this, equality modulo 2^32 implies
+#: equality.
 UNIQUE = 3 * PLACES
-#: Beyond every difference of places.
+#: Larger than any difference of addresses.
 FAR = 1 << 34
-#: Cases of the same element at the same place that are told apart.
+#: Most cases of the same element at the same position that are kept separate.
 _APART = 16
 
 
@@ -79,7 +80,7 @@ def _not_negative(facts: Facts, form: Value) -> Facts | None:
         for by in {abs(f) for _, f in form.terms} - {1}:
             multiples = tuple((s, f // by) for s, f in form.terms if f % by == 0)
             if len(multiples) > 1:
-                # The others leave so much at most.
+                # An upper bound of the remaining terms.
                 rest = tuple((s, f) for s, f in form.terms if f % by)
                 most = whole(Form(rest, form.constant), grown)[1] if rest else form.constant
                 _at_least(grown, multiples, -(most // by))
@@ -87,7 +88,7 @@ def _not_negative(facts: Facts, form: Value) -> Facts | None:
 
 
 def _at_least(facts: dict[Terms, Bounds], terms: Terms, least: int) -> None:
-    """Record that a sum of several symbols is at least a number."""
+    """Records that a sum of several symbols is at least a number."""
     low, high = least, FAR
     if terms[0][1] < 0:
         terms, low, high = tuple((s, -f) for s, f in terms), -FAR, -least
@@ -112,19 +113,19 @@ def consistent(facts: Facts) -> Facts | None:
 
 
 def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
-    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if impossible."""
+    """Bounds every symbol of a sum by the others, given that the sum is at most 0; False if impossible."""
     if isinstance(form, int):
         return form <= 0
     if whole(form, known)[0] > 0:
         return False
-    # Term by term: what is known of sums of symbols does not say how much one of them leaves to the others.
+    # Term by term: bounds on sums of symbols do not show how much room one symbol leaves the others.
     least = form.constant
     for symbol, f in form.terms:
         a, b = symbol_bounds(symbol, known)
         least += f * a if f > 0 else f * b
     for symbol, f in form.terms:
         a, b = symbol_bounds(symbol, known)
-        # f·symbol is at most what the others leave at their least.
+        # f·symbol is at most the room left when the others are at their minimum.
         room = (f * a if f > 0 else f * b) - least
         low, high = (a, min(b, room // f)) if f > 0 else (max(a, -(room // -f)), b)
         if low > high:
@@ -138,7 +139,7 @@ def within(facts: Facts | None, form: Value, low: int, high: int) -> Facts | Non
     """The facts, plus that a number is between two others, both included; None if contradictory."""
     if isinstance(form, int):
         return facts if low <= form <= high else None
-    # Constants of 32 bits only: what would wrap is left out.
+    # Constants of 32 bits only; bounds that would wrap are left out.
     if form.constant - low < HIGH:
         facts = not_negative(facts, Form(form.terms, form.constant - low))
     if high - form.constant < HIGH:
@@ -187,7 +188,7 @@ def joined(cases: list[Case]) -> list[Case]:
 
 
 def _either(a: Facts, b: Facts, anyhow: bool) -> Facts | None:
-    """What holds if one of two facts does; None if that is weaker than both together, unless `anyhow`."""
+    """The facts that hold in both cases; None if they are weaker than the two cases, unless `anyhow`."""
     if anyhow:
         return {
             terms: (min(low, b[terms][0]), max(high, b[terms][1]))

@@ -28,7 +28,7 @@ from sw.dependence.scalars import Evaluator
 from sw.ir.expression import Op
 from sw.ir.types import HIGH
 
-#: Divisors up to which remainders are told apart.
+#: Largest divisor for which cases are split by remainder.
 MOST_DIVISOR = 16
 
 
@@ -110,7 +110,7 @@ def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) ->
     if facts is None:
         return None
     if isinstance(value, int):
-        # The text still has the symbol.
+        # The symbol still occurs in the text.
         facts = {**facts, ((symbol, 1),): (value, value)}
     instance = Instance(evaluator, facts, {symbol: value})
     forms = case.point, case.own, case.numbers, case.kept
@@ -139,7 +139,7 @@ def mentions(part: Value | Condition, symbol: Symbol) -> bool:
         found = waiting.pop()
         if found is symbol:
             return True
-        # A symbol is made behind those that it is made of, and may be part of many.
+        # A symbol's operands have smaller numbers than the symbol, and may be shared by many symbols.
         if found.number > symbol.number and found not in seen:
             seen.add(found)
             waiting += [inner for p in _parts(found) for inner in _symbols(p)]

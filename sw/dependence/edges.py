@@ -9,7 +9,7 @@ from sw.dependence.analysis import ANY_DISTANCE, Distance, distances
 from sw.dependence.walk import BackwardWalk, WalkBudget
 from sw.ir.program import Program
 
-#: More distances of one pair than this are told as any number, of the innermost loop first.
+#: Most distances listed for a pair; beyond, components become "*", innermost loop first.
 _LISTED = 256
 
 
@@ -34,7 +34,7 @@ def edges(program: Program) -> tuple[Edge, ...]:
     A distance at which a pair is data is not listed as resource too.
     """
     tree, budget = access_tree(program), WalkBudget()
-    #: By the places of source and sink in the text, and whether they are data.
+    #: Keyed by text position of source and sink, and whether the edge is a data edge.
     found: dict[tuple[int, int, bool], set[Distance]] = {}
     labels = {a.slot: a.instruction.label for a in tree.accesses()}
     for accesses in tree.root.accesses.values():

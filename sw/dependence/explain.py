@@ -26,7 +26,7 @@ from sw.ir.program import (
 )
 from sw.ir.walk import instructions, rewrite
 
-#: Boxes that are printed of one list.
+#: Most boxes printed of one list.
 _SHOWN = 12
 #: The label of the probe.
 _PROBE = "probe"
@@ -83,7 +83,7 @@ class Explanation:
         for read in self.reads:
             lines.append(f"  reads {read.region}")
             if not read.sources:
-                lines.append("    nothing reaches it: it is empty, or never happens")
+                lines.append("    nothing reaches it: it is empty, or never executes")
             for s in read.sources:
                 far = f", distance {_list(s.distance)}" if s.distance else ""
                 lines.append(f"    {s.label} for {_boxes(s.buffer, s.areas)}{far}")
@@ -112,7 +112,7 @@ def _boxes(buffer: str, boxes: tuple[Box, ...]) -> str:
 
 
 def explain(found: Dependences, label: str) -> Explanation:
-    """Explain an instruction; the dependences must hold details. Raises `KeyError` for an unknown label."""
+    """Explains an instruction; the dependences must hold details. Raises `KeyError` for an unknown label."""
     instruction = {i.label: i for i in instructions(found.program)}[label]
     reads = tuple(
         ExplainedRead(print_access(access), _sources(found, label, n))

@@ -15,11 +15,11 @@ from sw.ir.types import HIGH, LOW
 
 Bounds = tuple[int, int]
 FULL: Bounds = (LOW, HIGH - 1)
-#: Places in buffers lie below this; differences of places are told apart as far as this.
+#: Addresses in buffers are below this; differences of addresses are distinguished up to this.
 PLACES = 1 << 30
 _INFINITE = 1 << 62
 _LONGEST_NAME = 200
-#: Operators inside of each other of which a symbol is made.
+#: Largest nesting of operators in the definition of a symbol.
 _DEEPEST = 250
 
 
@@ -38,7 +38,7 @@ class Symbol:
     kind: str = ""
     of: Value = 0
     by: int = 0
-    #: What it was made of: an operator with its arguments, where it is one; and how deep that goes.
+    #: Its definition, if it is an operator: the operator with its arguments. `depth` is the nesting depth.
     key: object = None
     depth: int = 0
 
@@ -46,9 +46,9 @@ class Symbol:
         return self.name
 
 
-#: Symbols with their factors, ordered by the symbols' numbers.
+#: Symbols with factors, ordered by symbol number.
 Terms = tuple[tuple[Symbol, int], ...]
-#: What is known on top of the symbols' own bounds, by the terms of a form.
+#: Bounds known in addition to the symbols' own, by the terms of a form.
 Facts = Mapping[Terms, Bounds]
 NO_FACTS: Facts = {}
 
@@ -178,7 +178,7 @@ def whole(value: Value, facts: Facts = NO_FACTS) -> Bounds:
         else:
             low, high = low + f * b, high + f * a
     if facts and len(terms) > 1:
-        # Facts begin with a factor above 0.
+        # Keys of facts begin with a positive factor.
         negated = terms[0][1] < 0
         known = facts.get(tuple([(s, -f) for s, f in terms]) if negated else terms)
         if known is not None:
@@ -236,7 +236,8 @@ def _paired(rest: Form, facts: Facts) -> tuple[Bounds, ...]:
                 continue
             others = tuple(term for k, term in enumerate(rest.terms) if k not in (i, j))
             base = whole(Form(others, rest.constant), facts) if others else (rest.constant, rest.constant)
-            # s - t is one of two numbers: floor and ceiling of a quotient, or the remainder below or above 0.
+            # s - t has two possible values: floor and ceiling of a quotient, or the remainder and the
+            # remainder minus the divisor.
             if s.kind == "//":
                 choices = sorted({apart // s.by, -(-apart // s.by)})
             else:
@@ -258,7 +259,7 @@ class Symbols:
     count: int = 0
 
     def fresh(self, name: str, low: int = LOW, high: int = HIGH - 1) -> Form:
-        """A number of which only the bounds are known."""
+        """An unknown number within bounds."""
         self.count += 1
         return symbol_form(Symbol(self.count, name, low, max(low, high)))
 
@@ -269,10 +270,10 @@ class Symbols:
         found = self.made.get(key)
         if found is None:
             self.count += 1
-            # What is squared again and again would have a name of 2^n letters.
+            # Repeated squaring would give a name of 2^n letters.
             short = name if len(name) <= _LONGEST_NAME else f"value{self.count}"
             depth = 1 + max((s.depth for part in _forms(key) for s, _ in part.terms), default=0)
-            # Others follow what it is made of to the end: what is deeper has bounds and no meaning.
+            # Others traverse the whole definition, so a symbol nested deeper keeps only its bounds.
             if depth <= _DEEPEST:
                 found = Symbol(self.count, short, *limits, kind, of, by, key, depth)
             else:

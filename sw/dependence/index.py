@@ -14,9 +14,9 @@ from hw.semantics import wrap
 from sw.dependence.forms import PLACES, Facts, Form, Terms, Value, add, whole
 from sw.ir.types import HIGH, LOW
 
-#: First and last place, both included, and the position of what accesses it.
+#: First and last address, both inclusive, and the position of the access.
 Span = tuple[int, int, int]
-#: Beyond every place.
+#: Larger than any address.
 _FAR = 1 << 40
 
 
@@ -141,7 +141,7 @@ def region_index(regions: Sequence[Indexed], dimensions: int) -> RegionIndex:
 def _span(region: Indexed, ends: tuple[Value, Value]) -> tuple[Terms, int, int, int] | None:
     """Known terms and constant of a region's start, and its first and last point relative to them."""
     start, stop = ends
-    # Of no more than a buffer's length, so that nothing has wrapped.
+    # The region is no longer than a buffer, so nothing has wrapped.
     shortest, length = whole(add(stop, start, -1))
     if shortest <= -3 * PLACES or not 0 < length <= PLACES:
         return None

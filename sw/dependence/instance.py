@@ -29,7 +29,7 @@ class Instance:
     same: int = 0
 
     def __post_init__(self) -> None:
-        #: Symbols made before this one depend on none that is replaced.
+        #: Symbols with smaller numbers do not depend on any replaced one.
         self.first = min((s.number for s in self.known), default=1 << 62)
 
     def value(self, value: Value) -> Value:

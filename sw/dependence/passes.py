@@ -16,7 +16,7 @@ from sw.ir.linear import difference_bounds, linear
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.walk import Body, bodies, expressions, fresh_names, instructions, rewrite, statements
 
-#: Spaces whose contents outlive the program.
+#: Spaces whose contents remain after the program.
 LASTING = (None, "memory")
 
 
@@ -94,13 +94,13 @@ class RedundantLoad:
         return _without(program, walker.redundant)
 
 
-#: Instructions that are remembered, the latest ones.
+#: Most instructions remembered, latest first.
 _REMEMBERED = 256
 
 
 @dataclass
 class _Available:
-    """What certainly happened and is still valid, in order, with all its accesses.
+    """Instructions that certainly executed and are still valid, in order, with all their accesses.
 
     These instructions have no label and no warp, so that equal ones compare equal.
     """
@@ -119,7 +119,7 @@ class _Available:
                 self.control(s)
 
     def control(self, s: For | If | While) -> None:
-        """Keep what holds after a branch or loop, whichever body executes, and how often."""
+        """Keeps what holds after a branch or loop for every path and trip count."""
         if not isinstance(s, If):
             self.changed(s)
         ends, before = [], self.known
@@ -128,7 +128,7 @@ class _Available:
             self.body(body)
             ends.append(self.known)
         if not isinstance(s, If):
-            # There may be no iteration at all.
+            # The loop may run no iteration.
             ends.append(before)
         self.known = {i: accesses for i, accesses in ends[-1].items() if i in ends[0]}
 

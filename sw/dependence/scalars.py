@@ -83,14 +83,14 @@ class Evaluator:
         """The value of a sum, all at once."""
         form = linear(expr)
         if expr in form.factors:
-            # A product of two numbers that are not constants.
+            # A product of two non-constants.
             a, b = (self.integer(arg, facts) for arg in expr.args)
             return self.arithmetic(expr.op, a, b, facts)
         parts = ((self.integer(atom, facts), factor) for atom, factor in form.factors.items())
         return make(*weigh(form.constant, parts))
 
     def unknown(self, variable: Var) -> Scalar:
-        """A variable of which only the type is known."""
+        """A variable known by its type only."""
         if variable.kind is Kind.BOOL:
             return is_true(self.symbols.fresh(variable.name, 0, 1))
         return self.symbols.fresh(variable.name, variable.type.low, variable.type.high - 1)
@@ -101,7 +101,7 @@ class Evaluator:
             try:
                 return int(op.meaning(a, b))
             except ZeroDivisionError:
-                # An error at run time, which may be assumed away; any value will do.
+                # A division by zero fails at run time, so any value will do.
                 return self.symbols.fresh("undefined")
         if op is Op.MUL and (isinstance(a, int) or isinstance(b, int)):
             return scale(a, b) if isinstance(b, int) else scale(b, int(a))  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ class Evaluator:
         if op in _COMMUTES and _order(b) < _order(a):
             a, b = b, a
         limits = bounds_of_operator(op, bounds(a, facts), bounds(b, facts))
-        # Facts hold here only: a symbol that is shared has the bounds that always hold.
+        # Facts hold only here; a shared symbol must have bounds that always hold.
         limits_always = bounds_of_operator(op, bounds(a), bounds(b))
         if limits[0] == limits[1]:
             return limits[0]
@@ -241,7 +241,7 @@ class Evaluator:
 
 
 def _unwrapped_difference(a: Value, b: Value) -> Value | None:
-    """A - b over the integers, for forms that do not wrap; None where its factors wrap."""
+    """A - b over the integers, for forms that do not wrap; None if its factors wrap."""
     factors, constant = weigh(0, ((a, 1), (b, -1)))
     return unwrapped(factors, constant) if any(factors.values()) else constant
 

@@ -45,13 +45,15 @@ from sw.dependence.forms import (
 from sw.dependence.instance import Instance
 from sw.dependence.reach import Reach, together
 
-#: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
+#: Most case splits and iteration visits of one walk. Beyond these, cases are not split, and one iteration
+#: stands for all.
 _CUTS, _VISITS = 400, 400
-#: The same of a walk where others have taken most of the work; it visits iterations of its own loops alone.
+#: The same once the budget is mostly used up; such a walk visits individual iterations only of its own loops.
 _FEW_CUTS, _FEW_VISITS = 16, 8
-#: Cuts that a division of a number into quotient and rest counts for: it makes all that follows longer.
+#: Splitting a number into quotient and remainder counts as this many splits, since it makes later terms
+#: longer.
 _DIVISION = 8
-#: Iterations of a loop that are visited one by one where its accesses do not rotate.
+#: Most iterations visited one by one in a loop whose accesses do not rotate through buffers.
 _STEPS = 8
 
 
@@ -75,7 +77,7 @@ class WalkBudget:
         return max(self.least, self.left // 16)
 
     def spent(self, count: int) -> None:
-        """Record what a walk has used."""
+        """Records what a walk has used."""
         self.left += self.least - count
 
 
@@ -101,7 +103,7 @@ class BackwardWalk:
         self.enough = self.work // 2
 
     def run(self) -> list[Met]:
-        """Walk back to the start of the program; what gets there sees the contents on entry."""
+        """Walks back to the start of the program; what gets there sees the contents on entry."""
         start, work = self.start(), self.work
         try:
             left = self.walk(start)
@@ -113,7 +115,7 @@ class BackwardWalk:
         return [*self.met, *(Met(None, case, case.facts) for case in left)]
 
     def spend(self) -> None:
-        """Count a comparison, or a visit of an iteration."""
+        """Counts a comparison, or a visit of an iteration."""
         self.work -= 1
         if self.work < self.enough:
             self.cuts = self.visits = 0
@@ -121,7 +123,7 @@ class BackwardWalk:
                 raise _TooLongError
 
     def walk(self, cases: list[Case]) -> list[Case]:
-        """Walk from the sink to the start of the program."""
+        """Walks from the sink to the start of the program."""
         sink, root, position = self.sink, self.tree.root, self.sink.position
         while position and self.own_access(sink.loops[-1] if sink.loops else root, position - 1):
             position -= 1
@@ -216,7 +218,7 @@ class BackwardWalk:
     def wait(
         self, loop: SymbolicLoop, position: int, cases: list[Case], waiting: dict[int, list[Case]]
     ) -> None:
-        """Queue cases at the last child before a position that can touch their element; -1 if none."""
+        """Queues cases at the last child before a position that can touch their element; -1 if none."""
         index = loop.index(self.sink.buffer, not self.sink.write)
         for case in cases:
             place = case.point[index.axis] if case.point else 0
@@ -247,7 +249,7 @@ class BackwardWalk:
         return True
 
     def access(self, access: SymbolicAccess, case: Case) -> list[Case]:
-        """Visit an access in the current iteration; returns the cases that remain of one."""
+        """Visits an access in the current iteration; returns the cases that remain of one."""
         if not self.relevant(access, case):
             return [case]
         self.spend()
@@ -272,7 +274,7 @@ class BackwardWalk:
         return outside
 
     def open_at(self, access: SymbolicAccess, case: Case) -> list[tuple[Value | Condition, bool]] | None:
-        """What is undecided when an access may touch the element; None if it cannot."""
+        """The undecided parts of whether an access touches the element; None if it cannot."""
         instance = self.instance(case, access.loops)
         found: list[tuple[Value | Condition, bool]] = []
         for place, (start, stop) in zip(case.point, access.box or (), strict=False):
@@ -321,7 +323,7 @@ class BackwardWalk:
         return joined([dataclasses.replace(c, kept=c.kept[:-1]) for c in left])
 
     def any_of(self, loop: SymbolicLoop, case: Case) -> None:
-        """What the iterations of a loop may touch, regardless of what they overwrite."""
+        """All accesses of a loop's iterations that may touch the region, regardless of overwrites."""
         own = len(loop.around)
         for access in loop.accesses[self.sink.buffer]:
             seen = not (access.write and case.read_since) and self.relevant(access, case)

@@ -1,4 +1,4 @@
-"""Reads the statements of one loop body into a builder; conditions become selects and predicates."""
+"""Translates the statements of one loop body to operations; conditions become selects and predicates."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sw.dfg.syntax import BINARY, CALLS, COMPARE, LANES, OF_LANES, RESERVED, SEV
 from sw.ir.syntax import is_docstring, short, source, whole
 from sw.ir.types import HIGH, LOW
 
-#: Operations that inner loops may become when they are unrolled.
+#: Most operations that unrolling the inner loops may produce.
 LARGEST = 1 << 12
-#: What a bound of a loop in a body may be.
+#: Accepted bounds of a loop in a body.
 _BOUND = "a number; or range() of only a parameter, or of only a scalar that is set before the loops"
 _EXPRESSION = "an integer, a name, + - * & | ^ << >>, a comparison, and, or, not, `v if c else w`, a call"
 _FUNCTIONS = ", ".join(("min", "max", *CALLS))
 
 
 class Body:
-    """Statements as operations of a builder.
+    """Translates statements to operations of a builder.
 
-    `names` are known before the body: as a number or by the name that the host keeps them under. `unset` may
-    have no value yet, with the reason. Where the body is a loop with this `variable`, the names in `changed`
-    are carried from iteration to iteration.
+    `names` are the names known before the body, each as a number or as the host's name for the scalar.
+    `unset` maps names that may have no value yet to the reason. If the body is a loop with this `variable`,
+    the names in `changed` are loop-carried.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Body:
         self.text, self.arrays, self.error = text, arrays, text.error
         self.build = Builder(variable is not None, lanes)
         self.values = self.build.values
-        #: What names stand for.
+        #: Current value of each name.
         self.names: dict[str, int] = {}
         self.unset = dict(unset)
-        #: Tables that were used, by name.
+        #: Tables used so far, by name.
         self.tables: dict[str, tuple[int, ...]] = {}
         self._reading: tuple[str, ...] = ()
         for name, value in names.items():
@@ -59,11 +59,11 @@ class Body:
             self.names[variable] = self.build.counter()
 
     def graph(self, name: str, changed: Iterable[str]) -> Graph:
-        """The graph of all statements; `changed` are the names that they set."""
+        """Returns the graph of all statements; `changed` are the names they set."""
         return self.build.graph(name, {n: self.names[n] for n in changed if n in self.names}, self.tables)
 
     def statements(self, statements: Sequence[ast.stmt]) -> None:
-        """All of them in order."""
+        """Translates statements in order."""
         for statement in statements:
             self.statement(statement)
             if len(self.values.items) > LARGEST:
@@ -71,7 +71,7 @@ class Body:
                 raise self.error(statement, found, "a smaller body, or loops with fewer iterations")
 
     def statement(self, statement: ast.stmt) -> None:
-        """One statement."""
+        """Translates one statement."""
         match statement:
             case ast.Pass():
                 pass
@@ -109,7 +109,7 @@ class Body:
             self.set(target, number)
 
     def augmented(self, at: ast.stmt, target: ast.expr, op: ast.operator, value: ast.expr) -> None:
-        """`a op= v`, `x[i] op= v`: the index is computed once."""
+        """`a op= v`, `x[i] op= v`; the index is computed once."""
         if isinstance(target, ast.Subscript):
             array, index = self.element(target)
             before = self.build.load(array, index)
@@ -121,7 +121,7 @@ class Body:
         self.set(target, self.binary(at, op, before, self.expr(value)))
 
     def set(self, target: ast.expr, value: int) -> None:
-        """Set a name or an element."""
+        """Sets a name or an array element."""
         match target:
             case ast.Name(id=name):
                 if name in self.arrays or name in RESERVED or (self.build.lanes > 1 and name in OF_LANES):
@@ -136,7 +136,7 @@ class Body:
                 raise self.text.unexpected(target, "a name or an element of an array")
 
     def branch(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
-        """Both sides under their conditions; names get what the side that is taken sets."""
+        """Translates both sides under their conditions; names then hold what the side taken has set."""
         condition = self.expr(test)
         known = self.values.constant(condition)
         if known is not None:
@@ -160,14 +160,14 @@ class Body:
 
     @contextlib.contextmanager
     def under(self, condition: int, negated: bool = False) -> Iterator[None]:
-        """Where a condition (or its opposite) holds too."""
+        """Adds a condition (or its negation) to the current predicate."""
         guard = self.build.guard
         self.build.guard = self.values.both(guard, condition, negated)
         yield
         self.build.guard = guard
 
     def unroll(self, loop: ast.For) -> None:
-        """A loop with constant bounds, iteration by iteration."""
+        """Unrolls a loop with constant bounds."""
         self.text.variable(loop)
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[_, *_] as args, keywords=[]) if len(args) <= 3:
@@ -184,14 +184,14 @@ class Body:
             self.statements(loop.body)
 
     def constant(self, node: ast.expr, expected: str = "a number that is known before the loop runs") -> int:
-        """An expression that is known here."""
+        """Evaluates an expression that must be known at compile time."""
         found = self.values.constant(self.expr(node))
         if found is None:
             raise self.text.unexpected(node, expected)
         return found
 
     def expr(self, node: ast.expr) -> int:
-        """The value of an expression."""
+        """Translates an expression to a value."""
         number = whole(node)
         if number is not None:
             if not LOW <= number < HIGH:
@@ -219,14 +219,14 @@ class Body:
         raise self.text.unexpected(node, _EXPRESSION)
 
     def name(self, node: ast.Name) -> int:
-        """What a name holds."""
+        """Value of a name."""
         name = node.id
         if name in self.arrays:
             raise self.error(node, f"the array {name!r} as a whole", f"an element, {name}[...]")
         if name in self.names:
             return self.names[name]
         if name in self.unset:
-            raise self.error(node, f"{name!r}, {self.unset[name]}", "a value on every way here")
+            raise self.error(node, f"{name!r}, {self.unset[name]}", "a value on every path to here")
         if name in self._reading:
             raise self.error(node, f"{name!r}, set to itself", "a number")
         if name in self.text.names:
@@ -234,14 +234,14 @@ class Body:
         raise self.error(node, f"unknown name {name!r}", "a parameter, or a name that is set before")
 
     def outside(self, node: ast.expr, name: str) -> int:
-        """A number that is set outside of functions, as part of what has this name."""
+        """A module-level integer, used in the expression or name `name`."""
         body = copy.copy(self)
         body.arrays, body.names, body.unset = (), {}, {}
         body._reading = (*self._reading, name)
         return body.constant(node)
 
     def read(self, node: ast.Subscript) -> int:
-        """An element of an array, or a word of a table."""
+        """Reads an array element or a word of a table."""
         base = node.value
         if isinstance(base, ast.Name) and base.id not in self.arrays and base.id not in self.names:
             table = self.text.names.get(base.id)
@@ -253,7 +253,7 @@ class Body:
         return self.build.load(array, index)
 
     def lookup(self, node: ast.Subscript, table: str, index: int) -> int:
-        """A word of a table; a known one is a constant."""
+        """Reads a word of a table; a constant index gives a constant."""
         words, known = self.tables[table], self.values.constant(index)
         if known is None:
             return self.build.table(table, index)
@@ -262,21 +262,21 @@ class Body:
         return self.values.number(words[known])
 
     def element(self, node: ast.Subscript) -> tuple[str, int]:
-        """Array and index."""
+        """The array and the index of a subscript."""
         if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
             expected = "an element of an array that is a parameter, or of a table set outside of the function"
             raise self.text.unexpected(node, expected)
         return node.value.id, self.checked(node, self.index(node), "at least 0")
 
     def checked(self, node: ast.expr, index: int, expected: str, multiple: int = 1) -> int:
-        """An index that is not known to be wrong."""
+        """Returns the index, or raises an error if it is known to be invalid."""
         known = self.values.constant(index)
         if known is not None and (known < 0 or known % multiple):
             raise self.error(node, f"index {known}", expected)
         return index
 
     def index(self, node: ast.Subscript) -> int:
-        """One index."""
+        """The single index of a subscript."""
         if isinstance(node.slice, ast.Tuple | ast.Slice):
             raise self.text.unexpected(node, "one index: arrays have one dimension")
         return self.expr(node.slice)
@@ -293,7 +293,7 @@ class Body:
         return value
 
     def binary(self, node: ast.expr | ast.stmt, op: ast.operator, left: int, right: int) -> int:
-        """Arithmetic; division only by powers of two, which are shifts and masks."""
+        """Arithmetic. Division is only by powers of two and becomes a shift or a mask."""
         if type(op) in BINARY:
             return self.values.apply(BINARY[type(op)], left, right)
         if isinstance(op, ast.FloorDiv | ast.Mod):
@@ -306,7 +306,7 @@ class Body:
         raise self.text.unexpected(node, "one of + - * & | ^ << >> // %")
 
     def logic(self, both: bool, operands: Sequence[ast.expr]) -> int:
-        """`and` and `or` give the operand that decides; later ones access memory only where they count."""
+        """`and` and `or` return the deciding operand; later ones access memory only if evaluated."""
         value = self.expr(operands[0])
         if len(operands) == 1:
             return value
@@ -320,7 +320,7 @@ class Body:
         return self.values.apply("select", value, *((rest, value) if both else (value, rest)))
 
     def comparison(self, node: ast.Compare) -> int:
-        """Comparisons; a chain holds where every link does, and reads later terms only while it may hold."""
+        """A comparison; a chain is the conjunction of its links and reads its operands only as needed."""
         guard, left = self.build.guard, self.expr(node.left)
         result: int | None = None
         for op, term in zip(node.ops, node.comparators, strict=True):
@@ -337,7 +337,7 @@ class Body:
         return result
 
     def choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> int:
-        """`v if c else w`; only the chosen side accesses memory."""
+        """`v if c else w`; only the side chosen accesses memory."""
         condition = self.expr(test)
         known = self.values.constant(condition)
         if known is not None:
@@ -349,7 +349,7 @@ class Body:
         return self.values.apply("select", condition, then, other)
 
     def call(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:
-        """A function of integers."""
+        """A call of an integer function."""
         if name in ("min", "max"):
             if len(args) < 2:
                 raise self.error(node, f"{len(args)} arguments of {name}", "at least 2")
@@ -365,11 +365,11 @@ class Body:
         return self.values.apply(CALLS[name], *(self.expr(a) for a in args))
 
     def across(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:
-        """A function of lanes; a store gives no value that counts."""
+        """A call of a function on lanes. A store returns a value that nothing may use."""
         lanes, operation = self.build.lanes, OPERATIONS[name]
         if lanes == 1:
             expected = f"{LANES} = {', '.join(map(str, SEVERAL))}, set outside of the kernel"
-            raise self.error(node, f"a call of {name!r} where no number of lanes is set", expected)
+            raise self.error(node, f"a call of {name!r} without a number of lanes", expected)
         accesses = operation.unit is Unit.MEMORY
         wanted = operation.operands + accesses
         if len(args) != wanted:

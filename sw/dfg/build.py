@@ -1,4 +1,4 @@
-"""Builds the graph of one loop body: adds operations in text order, then closes its recurrences."""
+"""Builds the graph of a loop body: adds operations in program order, then closes the recurrences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sw.ir.linear import Linear
 
 
 class Source(NamedTuple):
-    """Where an operand comes from: a value some iterations ago, or an immediate."""
+    """Source of an operand: a value computed `distance` iterations ago, or an immediate."""
 
     value: int
     distance: int = 0
@@ -24,9 +24,9 @@ class Source(NamedTuple):
 
 
 class Builder:
-    """One body: its values, what memory is known to hold, and all accesses in order.
+    """A loop body under construction: its values, known memory contents, and all accesses in order.
 
-    `loop` says whether the body repeats; `lanes` is how many the operations of lanes work on.
+    `loop` says whether the body repeats; `lanes` is the number of lanes.
     """
 
     def __init__(self, loop: bool, lanes: int = 1):
@@ -34,36 +34,38 @@ class Builder:
         self.lanes = lanes
         self.values = Values(lanes)
         self.guard: Guard | None = None
-        #: The loads and stores, in the order of the text.
+        #: Loads and stores in program order.
         self._accesses: list[int] = []
-        #: What elements hold, and under which condition: by array, then by the changing part of the index,
-        #: then by its constant part and by the load that would bring it.
+        #: Known contents of array elements, with the condition under which they hold. The keys are the array,
+        #: the varying part of the index, and then its constant part together with the load that would read
+        #: it.
         self._known: dict[str, dict[Linear[int], dict[tuple[int, str], list[tuple[int, Guard | None]]]]] = {}
         self._initial: dict[str, Value] = {}
-        #: What names hold at the end of the body, and the copies of those that swap what they hold.
+        #: Values of names at the end of the body, and copies for names that swap their values.
         self._finals: Mapping[str, int] = {}
         self._copies: dict[str, int] = {}
 
     def counter(self) -> int:
-        """The loop's variable."""
+        """The loop variable."""
         return self.values.add(Item(COUNTER))
 
     def carried(self, name: str, initial: Value) -> int:
-        """What a name held at the end of the iteration before."""
+        """The value of a name at the end of the previous iteration."""
         self._initial[name] = initial
         return self.values.add(Item(CARRIED, immediate=name))
 
     def table(self, name: str, index: int) -> int:
-        """A word of a table."""
+        """Reads a word of a table."""
         return self.values.add(Item("table", (index,), memory=name, guard=self.guard))
 
     def load(self, array: str, index: int, op: str = "load") -> int:
-        """An element of an array, or one for each lane: known from before, or loaded."""
+        """Reads an array element (one per lane for lane operations): forwarded if known, loaded otherwise."""
         linear = self.values.linear(index)
         elements = self._known.setdefault(array, {}).setdefault(linear.varying, {})
         known = elements.setdefault((linear.constant, op), [])
         for value, guard in known:
-            # With lanes, what is loaded is 0 in those in which the condition does not hold.
+            # With lanes, a load gives 0 where its condition is false, so only the same condition may reuse
+            # it.
             if guard == self.guard or (guard is None and self.lanes == 1):
                 return value
         value = self._access(op, array, index)
@@ -71,7 +73,7 @@ class Builder:
         return value
 
     def store(self, array: str, index: int, value: int, op: str = "store") -> None:
-        """Set an element, or one for each lane; earlier stores to it that nothing reads are left out."""
+        """Writes an array element (one per lane for lane operations); drops the dead stores before it."""
         own = Item(op, (index, value), None, array, self.guard)
         for access in reversed(self._accesses):
             item = self.values.items[access]
@@ -84,14 +86,14 @@ class Builder:
         self._access(op, array, index, value)
         linear = self.values.linear(index)
         same = self._known.get(array, {}).get(linear.varying, {})
-        # What is known of elements at another constant distance stays true, anything else may have changed.
+        # Elements at another constant distance stay known; all others may have changed.
         kept = {
             (constant, loaded): held
             for (constant, loaded), held in same.items()
             if not -self._elements(loaded) < wrap(constant - linear.constant) < self._elements(op)
         }
-        # Of a value that differs between lanes one element takes that of lane 0, and a load under the same
-        # condition would give 0 in the other lanes.
+        # A value that differs between lanes cannot be forwarded: a single element receives the value of lane
+        # 0, and a load under the same condition would give 0 in the other lanes.
         if self.lanes == 1 or (op != "store" and self.guard is None):
             kept[linear.constant, LOADS[STORES.index(op)]] = [(value, self.guard)]
         self._known[array] = {linear.varying: kept}
@@ -100,22 +102,22 @@ class Builder:
         return self.values.elements(Item(op))
 
     def _replaced(self, earlier: Item, later: Item) -> bool:
-        """Whether a store leaves nothing of an earlier one to the same array."""
+        """Whether a store overwrites all that an earlier store to the same array wrote."""
         apart = self.values.difference(earlier.args[0], later.args[0])
         if apart is None or not 0 <= apart <= self.values.elements(later) - self.values.elements(earlier):
             return False
         return later.guard is None or (later.guard == earlier.guard and later.op == earlier.op)
 
     def _access(self, op: str, array: str, *args: int) -> int:
-        """A load or a store of its own."""
+        """Adds a load or store."""
         item = Item(op, args, None, array, self.guard, len(self.values.items))
         self._accesses.append(self.values.add(item))
         return self._accesses[-1]
 
     def graph(self, name: str, finals: Mapping[str, int], tables: Mapping[str, Sequence[int]]) -> Graph:
-        """All that a store or a name that the body sets needs, in the order of the text.
+        """Returns the graph of everything that stores and results need, in program order.
 
-        `finals` are these names, and their values at the end of the body.
+        `finals` are the names that the body sets, with their values at its end.
         """
         self._finals = finals
         outputs = {n: self._output(n, v) for n, v in finals.items() if not self.loop or n in self._initial}
@@ -135,26 +137,26 @@ class Builder:
         return drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words, lanes))
 
     def _output(self, name: str, value: int) -> Source:
-        """What a name holds after the loop: what the next iteration would find."""
+        """The value of a name after the loop: what the next iteration would read."""
         if not self.loop:
-            # Straight code runs once: there is no other iteration to take a value from.
+            # Straight-line code runs once, so there is no other iteration to take a value from.
             return self._source(value)._replace(distance=1, initial=(0,))
         found = self._source(self.values.add(Item(CARRIED, immediate=name)))
-        # A name that never changes has no source in the loop but its own initial value.
+        # A name that never changes has no source in the loop except its initial value.
         return found if found.distance else Source(found.value, 1, (self._initial[name],))
 
     def _source(self, value: int) -> Source:
-        """Where a value comes from; names that only pass on what another held reach further back."""
+        """The source of a value; names that only pass on another name's value add to the distance."""
         passed: list[str] = []
         while self.values.items[value].op == CARRIED:
             name = str(self.values.items[value].immediate)
             final = self._finals.get(name, value)
             if final == value:
-                # It never changes.
+                # The name never changes.
                 value = self.values.immediate(self._initial[name])
                 break
             if name in passed:
-                # Names that swap what they hold: one operation has to make the value.
+                # Names that swap values form a cycle without an operation, so insert a copy.
                 self._copies[name] = self.values.add(Item("mov", (final,)))
                 return self._source(self.values.add(Item(CARRIED, immediate=passed[0])))
             passed.append(name)
@@ -162,7 +164,7 @@ class Builder:
         return Source(value, len(passed), tuple(self._initial[name] for name in passed))
 
     def _operands(self, value: int) -> Iterator[tuple[str, bool, Source]]:
-        """The operands of a value: which, whether negated, and where it comes from."""
+        """Yields the operands of a value: operand name, whether it is negated, source."""
         item = self.values.items[value]
         for operand, argument in zip(DATA, item.args, strict=False):
             yield operand, False, self._source(argument)
@@ -170,7 +172,7 @@ class Builder:
             yield PREDICATE, item.guard[1], self._source(item.guard[0])
 
     def _needed(self, roots: Sequence[int]) -> list[int]:
-        """All values that the roots need, by number."""
+        """All values that the roots depend on, in ascending order."""
         found: set[int] = set()
         stack = list(roots)
         while stack:

@@ -1,4 +1,4 @@
-"""The data-flow graph of one loop body: operations, and dependences with their distance in iterations."""
+"""The data-flow graph of a loop body: operations, and dependences with a distance in iterations."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sw.dfg.operations import OPERATIONS, opaque
 
 DATA = ("I1", "I2", "I3")
 PREDICATE = "P"
-#: A hint about order: never routed, compared or counted.
+#: An ordering hint: never routed, compared or counted.
 HINT = "PS"
-#: Order of two accesses of memory, at the edge's distance and every greater one: it counts in the schedule
-#: and is not routed.
+#: Orders two memory accesses, at the edge's distance and every larger one. It constrains the schedule but is
+#: not routed.
 ORDER = "M"
 OPERANDS = (*DATA, PREDICATE, HINT, ORDER)
 
 NodeId = int | str
-#: A number that is known, or the name of a scalar that is known when the loop starts.
+#: A known number, or the name of a scalar that is known when the loop starts.
 Value = int | str
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What an operation of memory accesses: an array or table by name; bytes where they are known."""
+    """The array or table that a memory operation accesses, and the element size in bytes if known."""
 
     name: str
     bytes: int | None = None
@@ -40,8 +40,8 @@ class Memory:
 class Node:
     """An operation.
 
-    The immediate, `const` or the launch-time value of `scalar`, is the value of the data operand that no edge
-    gives. Opaque operators give it any meaning.
+    The immediate is `const` or the launch-time value of `scalar`. It is the data operand that no edge
+    supplies; opaque operators may give it any meaning.
     """
 
     id: NodeId
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def immediate(self) -> Value | None:
-        """The number or the scalar's name, where there is an immediate."""
+        """The number or the scalar's name, or None without an immediate."""
         return self.const if self.scalar is None else self.scalar
 
     def __str__(self) -> str:
@@ -61,9 +61,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A dependence: what `source` gives in iteration t - distance is an operand of `target` in iteration t.
+    """A dependence: `target` in iteration t uses what `source` produced in iteration t - distance.
 
-    In iterations before `distance` the operand is `initial[t]`.
+    In iterations t < distance the operand is `initial[t]`.
     """
 
     source: NodeId
@@ -75,13 +75,13 @@ class Edge:
 
     @property
     def routed(self) -> bool:
-        """Whether a value flows."""
+        """Whether the edge carries a value."""
         return self.operand not in (HINT, ORDER)
 
 
 @dataclass(frozen=True)
 class Output:
-    """A scalar result: what `source` gave `distance` iterations before the one that no longer runs.
+    """A scalar result: what `source` produced `distance` iterations before the loop's end.
 
     Distance 1 is the last iteration. A loop of n < distance iterations gives `initial[n]`.
     """
@@ -94,11 +94,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Graph:
-    """The body of a loop. Raises `InputError` for edges that make no sense.
+    """The graph of a loop body. Raises `InputError` if the edges are inconsistent.
 
-    `opaque`: operators have names only, and each takes one step; else they are those of
-    `sw.dfg.operations` and every operand is given once. `tables` are the words of what `table` reads.
-    `lanes` is how many words the value of a wide node has.
+    In an `opaque` graph operators are only names, and each takes one step. In any other graph they are those
+    of `sw.dfg.operations`, and every operand is supplied exactly once. `tables` holds the words that `table`
+    reads. `lanes` is the number of words in the value of a wide node.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Graph:
     outputs: tuple[Output, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     lanes: int = 1
-    #: What documents the graph: where it is from, its licence.
+    #: Documentation of the graph: origin, licence.
     notes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Graph:
 
     @cached_property
     def incoming(self) -> Mapping[NodeId, tuple[Edge, ...]]:
-        """The edges to every node."""
+        """Incoming edges of every node."""
         found: dict[NodeId, list[Edge]] = defaultdict(list)
         for edge in self.edges:
             found[edge.target].append(edge)
@@ -129,12 +129,12 @@ class Graph:
 
     @cached_property
     def dependences(self) -> tuple[Edge, ...]:
-        """The edges that count in a schedule: all but hints."""
+        """The edges that constrain a schedule: all except hints."""
         return tuple(edge for edge in self.edges if edge.operand != HINT)
 
     @cached_property
     def order(self) -> tuple[NodeId, ...]:
-        """The nodes such that every dependence of distance 0 goes forwards."""
+        """The nodes in a topological order of the dependences with distance 0."""
         sorter = TopologicalSorter[NodeId]({node.id: () for node in self.nodes})
         for edge in self.dependences:
             if edge.distance == 0:
@@ -166,22 +166,22 @@ class Graph:
 
     @property
     def of_lanes(self) -> bool:
-        """Whether it needs PEs with several lanes: no node is wide without an operation of lanes."""
+        """Whether it needs PEs with several lanes. Every wide node derives from a lane operation."""
         return any(self.operation(node).of_lanes for node in self.nodes)
 
     def operation(self, node: Node) -> PEOperation:
-        """What a PE executes for a node."""
+        """The PE operation of a node."""
         return opaque(node.op) if self.opaque else OPERATIONS[node.op]
 
     def latency(self, node: NodeId, fabric: Fabric | None = None) -> int:
-        """Steps after which a node's value can be used; without a fabric, on one that is not pipelined."""
+        """Steps until a node's value can be used; without a fabric, for one that is not pipelined."""
         operation = self.operation(self.by_id[node])
         return operation.latency if fabric is None else fabric.latency(operation)
 
     def operands(self, node: Node) -> dict[str, Edge | Value]:
-        """By operand: the edge that gives it, or else the immediate of a known operation.
+        """For each operand, the edge that supplies it or the immediate of a known operation.
 
-        Data operands of opaque operators are I1, I2, I3 in the order of their edges.
+        Data operands of opaque operators are called I1, I2, I3 in the order of their edges.
         """
         found: dict[str, Edge | Value] = {}
         names = iter(DATA)
@@ -195,34 +195,34 @@ class Graph:
         return found
 
     def delay(self, edge: Edge, fabric: Fabric | None = None) -> int:
-        """Steps from the start of the source to that of the target, at least, at distance 0."""
+        """Minimum number of steps from the start of the source to the start of the target, at distance 0."""
         return 1 if edge.operand == ORDER else self.latency(edge.source, fabric)
 
     @property
     def scalars(self) -> tuple[str, ...]:
-        """The names of the scalars that must be known when the loop starts, in the order of their use."""
+        """Scalars that must be known when the loop starts, in order of use."""
         carried: tuple[Edge | Output, ...] = (*self.edges, *self.outputs)
         found = (*(node.scalar for node in self.nodes), *(value for c in carried for value in c.initial))
         return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
-#: Operations whose values differ between lanes, whatever their operands.
+#: Operations whose result differs between lanes, whatever their operands.
 _DIFFERENT = ("lane", "load_lanes", "shift_lanes", "even_lanes", "odd_lanes")
 
 
 def _same_in_lanes(op: str, wide: Edge) -> bool:
-    """Whether an operation with this wide operand gives every lane the same, or no value."""
+    """Whether an operation with this wide operand gives every lane the same value, or no value."""
     across = op in ("sum_lanes", "max_lanes") and wide.operand != PREDICATE
     return across or op == "load" or op in STORES
 
 
 def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
-    """The arrays that operations of a graph access, in the order of the nodes."""
+    """The arrays that these operations access, in node order."""
     return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
 
 
 def check(graph: Graph) -> None:
-    """Raises `InputError` for what is not a graph: the place, what was found, what is needed."""
+    """Checks a graph. Raises `InputError` with the place, what was found and what is needed."""
     place = f"graph {graph.name!r}"
     known: dict[NodeId, int] = {}
     several = [1 << i for i in range(1, MOST_LANES.bit_length())]
@@ -251,7 +251,7 @@ def check(graph: Graph) -> None:
     if not graph.opaque:
         for node in graph.nodes:
             _check_operands(graph, node, place)
-    # Where every edge goes forwards in the text there is no cycle.
+    # If every edge points forward in the text there is no cycle.
     if any(known[e.source] >= known[e.target] for e in graph.dependences if e.distance == 0):
         _ = graph.order
 
@@ -276,7 +276,7 @@ def _check_edge(graph: Graph, edge: Edge, known: Mapping[NodeId, int], place: st
 
 
 def _check_operands(graph: Graph, node: Node, place: str) -> None:
-    """The data operands of a known operation: one edge each, one may be the immediate."""
+    """Checks the data operands of a known operation: one edge each; one of them may be the immediate."""
     place = f"{place}: node {node}"
     operation = OPERATIONS[node.op]
     given: set[str] = set()

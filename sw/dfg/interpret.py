@@ -1,7 +1,7 @@
-"""The meaning of a graph and of a kernel: an interpreter, exact on 32-bit two's complement.
+"""Interpreter of graphs and kernels: their reference semantics, exact in 32-bit two's complement.
 
-A graph becomes the text of a Python function (`hw.semantics` has that of the operations), which runs its
-iterations.
+A graph is translated to the source of a Python function that runs its iterations; `hw.semantics` supplies
+the text of each operation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Output, Val
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
 
-#: Iterations of one launch: strides of indices are known not to wrap around below this.
+#: Most iterations in one launch; index strides cannot wrap around below this.
 MOST_ITERATIONS = (1 << 24) - 1
 
 Words = MutableSequence[int]
@@ -29,16 +29,16 @@ Words = MutableSequence[int]
 
 @dataclass(frozen=True)
 class Results:
-    """What a kernel leaves: every array, and the scalars that it returns."""
+    """Results of a kernel: all arrays, and the scalars it returns."""
 
     arrays: Mapping[str, np.ndarray]
     scalars: tuple[int, ...]
 
 
 class _Code:
-    """The text of a graph: values v, queues q of values for later iterations, scalars s, memories m.
+    """Source of a graph's function: values v, queues q of values for later iterations, scalars s, memories m.
 
-    A wide node has a variable per lane. An output of one is that of lane 0.
+    A wide node has one variable per lane. The value of a wide output is that of lane 0.
     """
 
     def __init__(self, graph: Graph):
@@ -51,7 +51,7 @@ class _Code:
         self.end: list[str] = []
 
     def text(self) -> str:
-        """The whole function; it gives the outputs."""
+        """The complete function, which returns the outputs."""
         body = [line for node in self.graph.order for line in self._node(self.graph.by_id[node])]
         outputs = []
         for output in self.graph.outputs:
@@ -67,15 +67,15 @@ class _Code:
         return "\n".join([*lines, f"    return [{', '.join(outputs)}]"])
 
     def _lanes(self, node: NodeId) -> range:
-        """The lanes in which a node's value is a variable of its own."""
+        """The lanes in which a node's value has a variable of its own."""
         return range(self.graph.lanes if node in self.graph.wide else 1)
 
     def _value(self, node: NodeId, lane: int = 0) -> str:
-        """The variable of a node's value, of a wide one in a lane."""
+        """The variable of a node's value; for a wide node, in this lane."""
         return f"v{self.number[node]}{f'_{lane}' * (node in self.graph.wide)}"
 
     def _queue(self, carried: Edge | Output, lane: int = 0) -> str:
-        """A queue that holds what a node gave in the last iterations, at first the initial values."""
+        """A queue of a node's values in the last iterations, filled with the initial values at first."""
         name = f"q{len(self.start)}"
         self.start.append(f"{name} = deque([{', '.join(map(self._known, carried.initial))}])")
         self.end.append(f"{name}.append({self._value(carried.source, lane)})")
@@ -85,7 +85,7 @@ class _Code:
         return f"({value})" if isinstance(value, int) else self.scalars[value]
 
     def _operand(self, given: Edge | Value) -> list[str]:
-        """An operand: a text for all lanes, or one for each."""
+        """An operand: one text for all lanes, or one per lane."""
         if not isinstance(given, Edge):
             return [self._known(given)]
         lanes = self._lanes(given.source)
@@ -119,7 +119,7 @@ class _Code:
             yield from body
 
     def _action(self, node: Node, own: str, given: Sequence[Sequence[str]], lane: int) -> Iterator[str]:
-        """What a node does in one lane."""
+        """Statements that execute a node in one lane."""
         operands = [_in(texts, lane) for texts in given]
         if node.op == "const":
             yield f"{own} = {self._known(node.immediate or 0)}"
@@ -139,7 +139,7 @@ class _Code:
             yield f"{own} = {m}[{index}]"
 
     def _across(self, node: Node, given: Sequence[Sequence[str]], lane: int) -> str:
-        """A value that depends on the lane, or on all lanes."""
+        """A value that depends on the lane number or on all lanes."""
         if node.op == "lane":
             return str(lane)
         count = self.graph.lanes
@@ -152,7 +152,7 @@ class _Code:
         return f"max({every})" if node.op == "max_lanes" else f"wrap(sum({every}))"
 
     def _neighbours(self, node: Node, operands: Sequence[Sequence[str]], holds: list[str]) -> Iterator[str]:
-        """An access of neighbouring elements: one for each lane in which the predicate holds."""
+        """An access to neighbouring elements: one for each lane whose predicate holds."""
         assert node.memory is not None
         m, (index, *_), count = self.memories[node.memory.name], operands[0], self.graph.lanes
         loads = node.op == "load_lanes"
@@ -168,13 +168,13 @@ class _Code:
 
 
 def _in(texts: Sequence[str], lane: int) -> str:
-    """What an operand is in a lane, where there is a text for each or one for all."""
+    """Selects a lane's text if there is one per lane."""
     return texts[lane % len(texts)]
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled(graph: Graph) -> tuple[Callable[..., list[int]], tuple[str, ...]]:
-    """The function of a graph, and the names of its memories in order."""
+    """The compiled function of a graph, and its memories in order of the arguments."""
     code = _Code(graph)
     names: dict[str, Callable[..., Any]] = {"deque": deque, "wrap": wrap}
     exec(compile(code.text(), f"<graph {graph.name}>", "exec"), names)
@@ -187,10 +187,10 @@ def run_graph(
     scalars: Mapping[str, int],
     iterations: int,
 ) -> dict[str, int]:
-    """Run a loop; changes the arrays (lists of integers) and gives the scalar results by name.
+    """Runs a loop; updates the arrays (lists of integers) in place and returns the scalar results by name.
 
-    A node whose predicate does not hold gives 0 and accesses nothing. Raises `InputError` for opaque graphs,
-    for arrays and scalars that are missing, and for an index outside of its array.
+    A node whose predicate is false gives 0 and accesses nothing. Raises `InputError` for an opaque graph, a
+    missing array or scalar, and an index out of bounds.
     """
     place = f"graph {graph.name!r}"
     if graph.opaque:
@@ -219,7 +219,7 @@ def run_graph(
 
 
 class _Bytes(list[int]):
-    """Elements of one byte: of what is stored the lowest stays."""
+    """A list of single-byte elements: a store keeps the lowest byte."""
 
     def __init__(self, array: np.ndarray):
         super().__init__(array.tolist())
@@ -232,13 +232,13 @@ class _Bytes(list[int]):
 
 
 def words_of(array: np.ndarray) -> Words:
-    """The elements of an array of int32, int8 or uint8 for `execute`."""
+    """Converts an array of int32, int8 or uint8 for `execute`."""
     found: list[int] = array.tolist() if array.dtype.itemsize > 1 else _Bytes(array)
     return found
 
 
 def run(kernel: Kernel, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, int]) -> Results:
-    """Run a kernel; the number of iterations is among the scalars. Raises `InputError` as `run_graph`."""
+    """Runs a kernel; `scalars` includes the number of iterations. Raises `InputError` like `run_graph`."""
     words = {name: words_of(array) for name, array in arrays.items()}
     known = dict(scalars)
     execute(kernel.body, words, known)
@@ -247,7 +247,7 @@ def run(kernel: Kernel, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, 
 
 
 def execute(body: Sequence[Step], arrays: Mapping[str, Words], scalars: dict[str, int]) -> None:
-    """Run steps; changes the arrays, and sets scalars by name. Raises `InputError` as `run_graph`."""
+    """Runs steps; updates the arrays and sets scalars by name. Raises `InputError` like `run_graph`."""
     for step in body:
         count = trips(step.count, scalars)
         if isinstance(step, Launch):

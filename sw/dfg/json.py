@@ -1,4 +1,4 @@
-"""Graphs as JSON (docs/dfg.md): a reader that reports the place of every mistake, and a writer."""
+"""Graphs as JSON (docs/dfg.md): a reader that locates every error, and a writer."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from sw.ir.errors import IRError, Location
 from sw.ir.load import parse_json, read_text
 from sw.ir.types import HIGH, LOW
 
-#: What fields of nodes, edges and outputs are called, where that is not their own name.
+#: JSON keys of node, edge and output fields that differ from the field's name.
 _KEYS = {"source": "src", "target": "dst"}
-#: What documents a graph and means nothing here.
+#: Keys that only document a graph.
 _NOTES = ("origin", "license")
-#: Iterations back that an edge may reach.
+#: Largest distance of an edge, in iterations.
 _FARTHEST = 1 << 16
 
-#: Gives what a JSON value at a place, like `edges[3].src`, stands for; raises `InputError`.
+#: Converts the JSON value at a place such as `edges[3].src`; raises `InputError`.
 Reader = Callable[[Any, str], Any]
 
 
 def load_graph(path: str | Path) -> Graph:
-    """Read the graph in a file; raises `InputError` with place, what was found and what is needed."""
+    """Reads a graph file. Raises `InputError` with the place, what was found and what is needed."""
     name = str(path)
     return parse_graph(read_text(path, name), name)
 
 
 def parse_graph(text: str, file: str = "<text>") -> Graph:
-    """Read a graph; raises `InputError` with place, what was found and what is needed."""
+    """Parses a graph. Raises `InputError` with the place, what was found and what is needed."""
     try:
         data = parse_json(text, lambda name: repr(name[:40]), parse_constant=_constant)
         graph: Graph = _graph(data, "")
@@ -47,7 +47,7 @@ def parse_graph(text: str, file: str = "<text>") -> Graph:
 
 
 def format_graph(graph: Graph) -> str:
-    """The graph as a text that `parse_graph` reads back."""
+    """Formats a graph as text that `parse_graph` reads back."""
     data: dict[str, Any] = {"name": graph.name, **dict(graph.notes), "opaque": graph.opaque}
     if graph.lanes > 1:
         data["lanes"] = graph.lanes
@@ -61,7 +61,7 @@ def format_graph(graph: Graph) -> str:
 
 
 def _written(value: Any) -> Any:
-    """A node, edge, output or memory as an object, without what it does not have."""
+    """A node, edge, output or memory as a JSON object without its absent fields."""
     if not dataclasses.is_dataclass(value):
         return value
     fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
@@ -76,7 +76,7 @@ def _constant(text: str) -> float:
     raise InputError(f"must be JSON, which has no {text}")
 
 
-# What stands at a place
+# Readers of values
 
 
 def _wrong(place: str, needed: str, value: object) -> InputError:
@@ -85,7 +85,7 @@ def _wrong(place: str, needed: str, value: object) -> InputError:
 
 
 def _one(needed: str, fits: Callable[[Any], bool]) -> Reader:
-    """A single value for which something holds."""
+    """Reads a single value that satisfies `fits`."""
 
     def read(value: Any, place: str) -> Any:
         if fits(value):
@@ -96,7 +96,7 @@ def _one(needed: str, fits: Callable[[Any], bool]) -> Reader:
 
 
 def _number(low: int, high: int) -> Reader:
-    """A whole number within limits, half open."""
+    """Reads an integer in `low <= value < high`."""
     return _one(f"a whole number of {low} to {high - 1}", lambda v: type(v) is int and low <= v < high)
 
 
@@ -113,7 +113,7 @@ def _value(value: Any, place: str) -> Value:
 
 
 def _list(reader: Reader, what: str = "") -> Reader:
-    """A list of things that a reader reads."""
+    """Reads a list whose elements `reader` reads."""
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -124,7 +124,7 @@ def _list(reader: Reader, what: str = "") -> Reader:
 
 
 def _tables(value: Any, place: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Words by name."""
+    """Reads the tables: lists of words by name."""
     if not isinstance(value, dict):
         raise _wrong(place, "an object of lists", value)
     words = _list(_word, " of numbers")
@@ -132,7 +132,7 @@ def _tables(value: Any, place: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _record(kind: Callable[..., Any], needed: Mapping[str, Reader], others: Mapping[str, Reader]) -> Reader:
-    """An object that stands for something of a kind; the names in `others` may be missing, or null."""
+    """Reads an object as an instance of `kind`; keys in `others` may be missing or null."""
     readers = {**needed, **others}
     own = {key: name for name, key in _KEYS.items()}
 
@@ -154,7 +154,7 @@ def _record(kind: Callable[..., Any], needed: Mapping[str, Reader], others: Mapp
 
 
 def _made(nodes: Sequence[Node], edges: Sequence[Edge], opaque: bool = True, **others: Any) -> Graph:
-    """A graph, which is opaque where it does not say otherwise."""
+    """Makes a graph, which is opaque by default."""
     notes = tuple((key, others.pop(key)) for key in _NOTES if key in others)
     found = distinct(nodes, edges) if opaque else (nodes, edges)
     return Graph(nodes=tuple(found[0]), edges=tuple(found[1]), opaque=opaque, notes=notes, **others)
@@ -178,22 +178,22 @@ _graph = _record(
     | dict.fromkeys(_NOTES, _text),
 )
 
-#: Operators of a loop's end mark: a constant that `storeb` writes, with the start flag as predicate.
+#: Operators of a loop's end mark: `storeb` writes a constant, with the start flag as its predicate.
 _CONSTANT, _STORE, _FLAG = "movc", "storeb", "loadb"
 
 
 def distinct(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
-    """The same graph with ids of their own: node 88 of the mark becomes `88.storeb`, the other stays 88.
+    """Gives nodes unique ids: node 88 of the end mark becomes `88.storeb`, the other one stays 88.
 
-    Which node an edge belongs to is known, as the mark has exactly two edges. Ids that are given twice to
-    anything else stay as they are.
+    The mark has exactly two edges, so it is known which node each edge belongs to. Other duplicate ids are
+    left alone.
     """
     count = Counter(node.id for node in nodes)
     marks = Counter(node.id for node in nodes if node.op in (_CONSTANT, _STORE))
     known = {(node.id, node.op) for node in nodes}
 
     def named(node: NodeId, op: str) -> NodeId:
-        """What the node of the mark with this id and operator is called."""
+        """The new id of the end mark's node with this id and operator."""
         shared = count[node] == 2 and marks[node] == 1 and (node, op) in known
         return f"{node}.{op}" if shared and op in (_CONSTANT, _STORE) else node
 

@@ -1,4 +1,4 @@
-"""A kernel: the loops of a function as launches of graphs, in the order in which they run."""
+"""A kernel: the loops of a function as launches of graphs, in execution order."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from sw.dfg.transform import dead_code
 
 
 def trips(count: Value, scalars: Mapping[str, int]) -> int:
-    """How many iterations a number, or the scalar of a name, stands for: never negative."""
+    """Number of iterations given by a number or a scalar's name; never negative."""
     return max(0, count if isinstance(count, int) else scalars[count])
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a loop: takes scalars by name, sets those that are outputs of the graph."""
+    """One run of a loop: takes scalars by name, and sets those that the graph outputs."""
 
     graph: Graph
     count: Value
 
     @property
     def once(self) -> bool:
-        """Whether it is straight code, not a loop."""
+        """Whether it is straight-line code rather than a loop."""
         return self.count == 1
 
     @property
     def on_host(self) -> bool:
-        """Whether it only computes scalars once, which needs no grid."""
+        """Whether it only computes scalars once, which the host does without the CGRA."""
         needed = any(self.graph.operation(n).unit is Unit.MEMORY for n in self.graph.nodes)
         return self.once and not needed and not self.graph.of_lanes
 
@@ -48,7 +48,7 @@ Step = Launch | HostLoop
 
 @dataclass(frozen=True)
 class Array:
-    """An int32 array by what the kernel does with it."""
+    """An int32 array, and whether the kernel reads or writes it."""
 
     name: str
     read: bool
@@ -57,10 +57,10 @@ class Array:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a function does.
+    """A compiled function.
 
-    `iterations` is the name in the outermost `range()`, None where that is a number. `scalars` are the other
-    parameters that are int32, `results` the scalars that it returns, by their names in the body or numbers.
+    `iterations` is the name in the outermost `range()`, or None if that is a number. `scalars` are the other
+    int32 parameters. `results` are the scalars returned, as names in the body or numbers.
     """
 
     name: str
@@ -73,31 +73,31 @@ class Kernel:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """All launches in the order of the text."""
+        """All launches in program order."""
         return tuple(launches_in(self.body))
 
     @property
     def loops(self) -> tuple[Launch, ...]:
-        """The launches that are loops: what a grid is for."""
+        """The launches that are loops: those that run on the CGRA."""
         return tuple(launch for launch in self.launches if not launch.once)
 
 
 def launches_in(body: Iterable[Step]) -> Iterator[Launch]:
-    """All launches in the order of the text."""
+    """Yields all launches in program order."""
     for step in body:
         yield from (step,) if isinstance(step, Launch) else launches_in(step.body)
 
 
-# Without what nothing needs: outputs that nobody reads, and launches without effect
+# Removal of dead code: outputs that nothing reads, launches without effect
 
 
 def prune(body: tuple[Step, ...], results: tuple[Value, ...]) -> tuple[Step, ...]:
-    """The same steps with only those outputs that a later launch, count or result reads by name."""
+    """Removes outputs that no later launch, trip count or result reads."""
     return _live(body, {name for name in results if isinstance(name, str)})[0]
 
 
 def _live(body: tuple[Step, ...], after: set[str]) -> tuple[tuple[Step, ...], set[str]]:
-    """The steps that are left, and the names that must hold something before them."""
+    """The steps that remain, and the names live before them."""
     kept: list[Step] = []
     for step in reversed(body):
         found: Step | None

@@ -1,4 +1,4 @@
-"""Which accesses to one array may overlap, within or across iterations, and the order that follows."""
+"""Which accesses to an array may overlap, within or across iterations, and the order edges that follow."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterable, Sequence
 from hw.fabric.operations import STORES
 from sw.dfg.values import COUNTER, Item, Values
 
-#: Strides up to this are taken apart by iteration; with fewer than 2^24 iterations they cannot wrap around.
+#: Larger strides are not analysed per iteration. Below 2^24 iterations a stride of this size cannot wrap.
 _WIDEST = 128
 
-#: Earlier and later access, and the distance at which, and at every greater one, their order counts.
+#: Earlier and later access, and the smallest distance from which on their order must be kept.
 Order = tuple[int, int, int]
 
 
 def may_meet(values: Values, a: Item, b: Item) -> bool:
-    """Whether two accesses of one array and iteration may have an element in common."""
+    """Whether two accesses to an array may overlap in the same iteration."""
     apart = values.difference(a.args[0], b.args[0])
     return apart is None or -values.elements(a) < apart < values.elements(b)
 
 
 def later_distance(values: Values, a: Item, b: Item) -> int | None:
-    """The least number of iterations, at least 1, after which `b` may meet `a` of now; None: never."""
+    """Smallest distance d >= 1 at which `b` in iteration t + d may overlap `a` in iteration t, or None."""
     first, second = values.linear(a.args[0]), values.linear(b.args[0])
     stride = 0
     for value, factor in {**second.factors, **first.factors}.items():
@@ -33,7 +33,7 @@ def later_distance(values: Values, a: Item, b: Item) -> int | None:
     gap = (first - second).wrapped().number
     if gap is None or abs(stride) > _WIDEST:
         return 1
-    # b at iteration t + d meets a at iteration t: -below < gap - stride * d < above.
+    # b in iteration t + d overlaps a in iteration t if -below < gap - stride * d < above.
     below, above = values.elements(a), values.elements(b)
     if stride < 0:
         gap, stride, below, above = -gap, -stride, above, below
@@ -44,9 +44,9 @@ def later_distance(values: Values, a: Item, b: Item) -> int | None:
 
 
 def orders(values: Values, accesses: Iterable[int], loop: bool) -> list[Order]:
-    """What must come before what; without what follows from other orders.
+    """The order edges needed, without those that others imply.
 
-    Accesses that can never meet are in no order, nor are loads.
+    Accesses that can never overlap have no order; neither have two loads.
     """
     by_array: dict[str | None, list[int]] = defaultdict(list)
     for access in accesses:
@@ -61,12 +61,12 @@ def orders(values: Values, accesses: Iterable[int], loop: bool) -> list[Order]:
 
 
 def _changes(a: Item, b: Item) -> bool:
-    """Whether one of two accesses is a store."""
+    """Whether at least one of two accesses is a store."""
     return a.op in STORES or b.op in STORES
 
 
 def _inside(values: Values, items: Sequence[Item]) -> tuple[list[Order], list[int]]:
-    """Orders of one iteration, and for every access the set (bits) of those before it, itself included."""
+    """Order edges within an iteration, and for each access the bit set of its predecessors and itself."""
     found: list[Order] = []
     before = [1 << i for i in range(len(items))]
     for j, b in enumerate(items):
@@ -79,11 +79,11 @@ def _inside(values: Values, items: Sequence[Item]) -> tuple[list[Order], list[in
 
 
 def _across(values: Values, items: Sequence[Item], before: Sequence[int]) -> list[Order]:
-    """Orders of an access and one of a later iteration, from the last to the first."""
+    """Order edges between an access and one of a later iteration, from the last to the first."""
     found: list[Order] = []
     for i in range(len(items) - 1, -1, -1):
         for j, b in enumerate(items):
-            # In the order of one iteration it holds for later ones too.
+            # The order within an iteration also covers later ones.
             if before[j] >> i & 1 or not _changes(items[i], b):
                 continue
             distance = later_distance(values, items[i], b)

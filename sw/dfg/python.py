@@ -1,4 +1,4 @@
-"""Kernels from Python functions (docs/dfg.md). The text is read by `ast`, never executed."""
+"""Translates Python functions to kernels (docs/dfg.md). The text is parsed by `ast` and never executed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from sw.ir.syntax import is_docstring, whole
 
 
 def from_function(path: str | Path, name: str) -> Kernel:
-    """The kernel that a function of a file is; raises `InputError` with file, line and column."""
+    """Translates a function in a file; raises `InputError` with file, line and column."""
     return kernel_of(FunctionText.from_file(path, name))
 
 
 def parse_kernel(text: str, name: str, file: str = "<text>") -> Kernel:
-    """The kernel that a function of a text is; raises `InputError` with file, line and column."""
+    """Translates a function in a text; raises `InputError` with file, line and column."""
     return kernel_of(FunctionText.from_text(text, name, file))
 
 
 def kernel_of(text: FunctionText) -> Kernel:
-    """The kernel that a function is; raises `InputError` with file, line and column."""
+    """Translates a function; raises `InputError` with file, line and column."""
     return _Function(text).kernel()
 
 
 class _Function:
-    """One function: straight code and loops as launches."""
+    """Translates one function: straight-line code and loops become launches."""
 
     def __init__(self, text: FunctionText):
         self.where, self.function = text.where, text.function
@@ -40,7 +40,7 @@ class _Function:
         subscripted = indexed(text.function)
         self.arrays = frozenset(p for p in self.parameters if p in subscripted)
         self.iterations: str | None = None
-        #: What names hold between launches: a number, or what the host keeps under a name.
+        #: Values of names between launches: a number, or the name under which the host keeps a scalar.
         self.values: dict[str, Value] = {p: p for p in self.parameters if p not in self.arrays}
         #: Names that may have no value, with the reason.
         self.unset: dict[str, str] = {}
@@ -69,7 +69,7 @@ class _Function:
                         f"{output.name!r} outside of the loop that sets it, where it differs between lanes"
                     )
                     raise self.where.error(
-                        self.function, found, "what is made of all lanes, like sum_lanes(v)"
+                        self.function, found, "a value computed from all lanes, like sum_lanes(v)"
                     )
         return Kernel(
             self.function.name,
@@ -91,7 +91,7 @@ class _Function:
         return tuple(Array(n, n in read, n in written) for n in self.parameters if n in self.arrays)
 
     def steps(self, statements: Sequence[ast.stmt], inside: bool) -> list[Step]:
-        """Straight code and loops; `inside`: of a loop on the host."""
+        """Translates straight-line code and loops; `inside` is set within a loop on the host."""
         found: list[Step] = []
         straight: list[ast.stmt] = []
         for statement in statements:
@@ -104,11 +104,11 @@ class _Function:
         return found + self.straight(straight)
 
     def _launches(self, *statements: ast.stmt) -> bool:
-        """Whether a loop is among statements that is not unrolled where it stands inside of another."""
+        """Whether the statements contain a loop that must be a launch, not one that is unrolled."""
         return any(self._counted(loop) for loop in loops(statements))
 
     def _counted(self, loop: ast.For) -> bool:
-        """Whether only the launch knows how often a loop runs."""
+        """Whether the trip count of a loop is known only at launch."""
         stop = trip(loop)
         if not isinstance(stop, ast.Name):
             return False
@@ -119,7 +119,7 @@ class _Function:
         return isinstance(held, str) or (held is None and stop.id not in self.where.names)
 
     def straight(self, statements: Sequence[ast.stmt]) -> list[Step]:
-        """Statements that run once."""
+        """Translates statements that run once."""
         if not statements:
             return []
         for statement in statements:
@@ -142,7 +142,7 @@ class _Function:
         return [Launch(graph, 1)]
 
     def loop(self, loop: ast.For) -> list[Step]:
-        """A loop: one launch, or a loop on the host around what is inside."""
+        """Translates a loop to one launch, or to a loop on the host around inner launches."""
         variable, count = self._head(loop)
         if self._launches(*loop.body):
             return self.nest(loop, variable, count)
@@ -161,7 +161,7 @@ class _Function:
 
     def nest(self, loop: ast.For, variable: str, count: Value) -> list[Step]:
         changed = assigned([loop])
-        # The host keeps what changes inside, even where it is a known number before.
+        # The host keeps what changes inside, even if it is a known number before.
         self.values |= {n: n for n in changed if n in self.values}
         outer = dict(self.values)
         new = [name for name in changed if name not in outer]
@@ -174,7 +174,7 @@ class _Function:
         return [HostLoop(variable, count, tuple(steps))]
 
     def _forget(self, names: Sequence[str], reasons: Mapping[str, str] | None = None) -> None:
-        """Names that have no value for sure after a step."""
+        """Marks names that may have no value after a step."""
         for name in names:
             if name not in self.values:
                 reason = "set in a loop that may not run" if reasons is None else reasons.get(name)
@@ -195,7 +195,7 @@ class _Function:
         return variable, held
 
     def returned(self, results: Sequence[ast.expr]) -> list[Step]:
-        """Computes the results that are not plain names."""
+        """Computes those results that are not plain names."""
         assignments: list[ast.stmt] = []
         for i, value in enumerate(results):
             target = ast.copy_location(ast.Name(f"return.{i}", ast.Store()), value)

@@ -1,4 +1,4 @@
-"""Constraints of recurrences on a schedule: the minimum initiation interval, and the steps of operations.
+"""Recurrence constraints: the recurrence-bound initiation interval (RecMII), and ASAP and ALAP steps.
 
 Source: B. R. Rau, "Iterative modulo scheduling", 1994.
 """
@@ -14,9 +14,9 @@ from sw.dfg.graph import Edge, Graph, NodeId
 
 
 def critical_cycle(graph: Graph, fabric: Fabric | None = None) -> tuple[Edge, ...]:
-    """The cycle of dependences with the greatest ratio of delay to distance; nothing where there is none.
+    """The dependence cycle with the largest ratio of delay to distance; empty if the graph has no cycle.
 
-    Every cycle that is longer than the ratio so far allows gives a greater one, until there is none.
+    Starts with ratio 0 and repeatedly finds a cycle that exceeds the current ratio, until there is none.
     """
     best: tuple[Edge, ...] = ()
     ratio = Fraction(0)
@@ -27,9 +27,9 @@ def critical_cycle(graph: Graph, fabric: Fabric | None = None) -> tuple[Edge, ..
 
 
 def windows(graph: Graph, ii: int, fabric: Fabric | None = None) -> dict[NodeId, tuple[int, int]]:
-    """The first and the last step of every node in the shortest possible iteration, whatever the resources.
+    """Earliest and latest step of every node in the shortest iteration, ignoring resources.
 
-    Raises `InputError` where a recurrence does not allow the II.
+    Raises `InputError` if a recurrence does not allow this II.
     """
     forwards, cycle = _longest(graph, fabric, Fraction(ii))
     if cycle:
@@ -43,9 +43,9 @@ def windows(graph: Graph, ii: int, fabric: Fabric | None = None) -> dict[NodeId,
 def _longest(
     graph: Graph, fabric: Fabric | None, ii: Fraction, *, backwards: bool = False
 ) -> tuple[dict[NodeId, int], tuple[Edge, ...]]:
-    """The longest paths to (or from) all nodes in steps, as multiples of the denominator of `ii`.
+    """Longest paths to (or from) all nodes, in units of one step divided by the denominator of `ii`.
 
-    Where a cycle has more delay than its distance times `ii`, there are none: it gives that cycle as well.
+    If a cycle has more delay than its distance times `ii`, no longest paths exist; the cycle is returned too.
     """
     weighted = [
         (e, graph.delay(e, fabric) * ii.denominator - ii.numerator * e.distance) for e in graph.dependences
@@ -69,7 +69,7 @@ def _longest(
 
 
 def _closed(into: Mapping[NodeId, Edge]) -> tuple[Edge, ...]:
-    """A cycle among the last edges into every node."""
+    """Finds a cycle among the last edges into every node."""
     done: set[NodeId] = set()
     for first in into:
         path: dict[NodeId, None] = {}

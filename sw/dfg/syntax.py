@@ -1,4 +1,4 @@
-"""Helpers for Python functions that become graphs: locations, module-level names, statement forms."""
+"""Helpers for translating Python functions: locations, module-level names, statement forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sw.ir.errors import IRError
 from sw.ir.expression import Op
 from sw.ir.syntax import Place, SourceText, source, whole
 
-#: Functions of integers by their names in a program, and the operations they are.
+#: Integer functions by their names in a program, with their operations.
 CALLS = {
     "abs": "abs",
     "clz": "clz",
@@ -25,26 +25,26 @@ CALLS = {
     "requantise_even": "requantise_even",
     "shift_right_logical": "shr_logical",
 }
-#: Functions that have a meaning only on a fabric with several lanes; they are the operations of that name.
+#: Functions that require a fabric with several lanes; their operations have the same names.
 OF_LANES = frozenset(name for name, operation in OPERATIONS.items() if operation.of_lanes)
-#: The name that says outside of functions how many lanes there are, and what it may say.
+#: The module-level name that sets the number of lanes, and its allowed values.
 LANES, SEVERAL = "LANES", tuple(1 << i for i in range(1, MOST_LANES.bit_length()))
-#: Operations by the operators of Python's syntax; division is for powers of two only.
+#: Operations by Python operator; division is restricted to powers of two.
 BINARY = {kind: op.semantics.name for kind, op in parse.BINARY.items() if op not in (Op.DIV, Op.MOD)}
 COMPARE = {kind: op.semantics.name for kind, op in parse.COMPARE.items()}
-#: Names that a program cannot give anything else.
+#: Names that a program cannot redefine.
 RESERVED = frozenset({*CALLS, "min", "max", "range"})
 
 
 @dataclass
 class KernelText(SourceText):
-    """The text of a file, and what it says outside of functions: integers and tables by name."""
+    """The text of a file, and its module-level integers and tables by name."""
 
-    #: Names that are set outside of functions, and to what.
+    #: Module-level names and the expressions assigned to them.
     names: Mapping[str, ast.expr]
 
     def unexpected(self, node: Place, expected: str) -> IRError:
-        """An error that shows the piece."""
+        """Builds an error that quotes the node."""
         return self.error(node, source(node), expected)
 
     def variable(self, loop: ast.For) -> str:
@@ -56,18 +56,18 @@ class KernelText(SourceText):
         return loop.target.id
 
     def lanes(self, function: ast.FunctionDef) -> int:
-        """How many lanes a function works on; 1 where it calls no function of lanes, or none are set."""
+        """Number of lanes a function works on: 1 if it calls no lane function or the module sets none."""
         given = self.names.get(LANES)
         if given is None or not any(calls(function, OF_LANES)):
             return 1
         lanes = whole(given)
         if lanes not in SEVERAL:
-            raise self.unexpected(given, f"{', '.join(map(str, SEVERAL))}: so many lanes a fabric may have")
+            raise self.unexpected(given, f"{', '.join(map(str, SEVERAL))}: the numbers of lanes of a fabric")
         return lanes
 
 
 def module_names(module: ast.Module) -> dict[str, ast.expr]:
-    """What assignments outside of functions set; the last one counts, as in Python."""
+    """The expressions that module-level assignments set; the last one counts, as in Python."""
     found: dict[str, ast.expr] = {}
     for statement in module.body:
         match statement:
@@ -79,7 +79,7 @@ def module_names(module: ast.Module) -> dict[str, ast.expr]:
 
 
 def assigned(statements: Iterable[ast.AST]) -> list[str]:
-    """The names that statements set, loops' variables too, in the order of the text."""
+    """The names that statements set, including loop variables, in text order."""
     found = [
         node.id
         for statement in inner(statements)
@@ -92,7 +92,7 @@ def assigned(statements: Iterable[ast.AST]) -> list[str]:
 
 
 def inner(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Statements and those inside of them, outer ones first; what a kernel may hold has no other fields."""
+    """Yields statements and those nested in them, outer ones first; kernels nest only in these two fields."""
     for statement in statements:
         yield statement
         for field in ("body", "orelse"):
@@ -104,26 +104,26 @@ def _listed(held: Any) -> Sequence[ast.AST]:
 
 
 def indexed(function: ast.FunctionDef) -> set[str]:
-    """The names of which elements are accessed anywhere in a function."""
+    """Names that are indexed anywhere in a function."""
     bases = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript)]
     bases += [call.args[0] for call in calls(function, WIDE) if call.args]
     return {base.id for base in bases if isinstance(base, ast.Name)}
 
 
 def calls(function: ast.FunctionDef, names: Collection[str]) -> Iterator[ast.Call]:
-    """The calls of functions of these names."""
+    """Yields the calls of functions with these names."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
             yield node
 
 
 def loops(statements: Iterable[ast.AST]) -> Iterator[ast.For]:
-    """All `for` loops, outer ones first."""
+    """Yields all `for` loops, outer ones first."""
     return (node for node in inner(statements) if isinstance(node, ast.For))
 
 
 def trip(loop: ast.For) -> ast.expr | None:
-    """The argument of a `range()` with only one."""
+    """The argument of a `range()` that has only one, else None."""
     match loop.iter:
         case ast.Call(func=ast.Name(id="range"), args=[stop], keywords=[]):
             return stop

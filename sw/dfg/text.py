@@ -1,4 +1,4 @@
-"""Source text of a Python function that becomes loops of the CGRA, from a file or of a function object."""
+"""Source text of a Python function that becomes CGRA loops, from a file or a function object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sw.ir.syntax import byte_lines, check_depth, python_tree
 
 @dataclass(frozen=True)
 class FunctionText:
-    """A function as it is written, its parameters, and the integers and tables around it."""
+    """A function's source, its parameters, and the integers and tables around it."""
 
     where: KernelText
     function: ast.FunctionDef
@@ -30,12 +30,12 @@ class FunctionText:
 
     @classmethod
     def from_file(cls, path: str | Path, name: str) -> FunctionText:
-        """A function of a file; raises `InputError` with file, line and column."""
+        """Reads a function in a file; raises `InputError` with file, line and column."""
         return cls.from_text(read_text(path, str(path)), name, str(path))
 
     @classmethod
     def from_text(cls, text: str, name: str, file: str = "<text>") -> FunctionText:
-        """A function of a text; raises `InputError` with file, line and column."""
+        """Reads a function in a text; raises `InputError` with file, line and column."""
         module = python_tree(text, file, "exec")
         assert isinstance(module, ast.Module)
         functions = {s.name: s for s in module.body if isinstance(s, ast.FunctionDef)}
@@ -62,21 +62,21 @@ class FunctionText:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any]) -> FunctionText:
-        """A function of a running program or notebook, read by its text; it is never called.
+        """Reads the source of a live function, for example in a notebook; the function is never called.
 
-        Integers and sequences of integers that it finds outside of itself are constants, with the values
-        that they have now. Raises `InputError` for what has no text, and with the place for what it says.
+        Integers and sequences of integers defined outside of it become constants with their current values.
+        Raises `InputError` if there is no source, and with the location if the source is not supported.
         """
         text, file = source_of(function)
         own = cls.from_text(text, function.__name__, file)
         found = inspect.getclosurevars(function)
-        # Functions of lanes do not name how many there are.
+        # Lane functions do not mention LANES, so it is not among the closure's names.
         outside = {LANES: function.__globals__.get(LANES), **found.globals, **found.nonlocals}
         own.where.names = {n: node for n, v in outside.items() if (node := _constant(v, own.function))}
         return own
 
     def standalone(self) -> str:
-        """A text that says the same without the file around it."""
+        """Source text with the same meaning that does not need the rest of the file."""
         outside = [f"{name} = {ast.unparse(value)}" for name, value in self.where.names.items()]
         function = copy.copy(self.function)
         function.decorator_list = []
@@ -84,10 +84,9 @@ class FunctionText:
 
 
 def source_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """The text of a function with its decorators, and its file.
+    """The source of a function with its decorators, and its file.
 
-    Empty lines stand in front of it, so that places are those of the file. Raises `InputError` for what has
-    no text.
+    Blank lines are prepended so that line numbers match the file. Raises `InputError` if there is no source.
     """
     try:
         lines, first = inspect.getsourcelines(function)
@@ -101,7 +100,7 @@ def source_of(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _constant(value: object, at: ast.stmt) -> ast.expr | None:
-    """An integer or a sequence of integers as it would stand in the text; None for anything else."""
+    """An integer or a sequence of integers as a syntax node, None for anything else."""
     made: ast.expr | None = None
     if isinstance(value, int | np.integer):
         made = ast.Constant(int(value))

@@ -1,4 +1,4 @@
-"""Graph transformations: removes dead nodes, folds immediates into their users, stores results to memory."""
+"""Graph transformations: dead-code removal, constant fusion, stores of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, Node
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Without nodes on which no store and no output depends; opaque graphs keep all."""
+    """Removes nodes on which no store and no output depends; opaque graphs stay whole."""
     if graph.opaque:
         return graph
     needed: set[NodeId] = set()
@@ -31,10 +31,10 @@ def dead_code(graph: Graph) -> Graph:
 
 
 def fuse_constants(graph: Graph) -> Graph:
-    """Constants and scalars as immediates of their users, as far as these have room: one per node.
+    """Turns constants and scalars into immediates of their users; a node has room for one.
 
-    A node with two constant operands keeps the second as an edge, but for `select`, which keeps the first
-    that it can. A constant that another iteration reads stays a node, for its initial value.
+    A node with two constant operands keeps the second as an edge; `select` instead fuses the first that it
+    can. A constant read by a later iteration stays a node, because of its initial value.
     """
     if graph.opaque:
         return graph
@@ -56,7 +56,7 @@ def fuse_constants(graph: Graph) -> Graph:
 
 
 def drop_implied_order(graph: Graph) -> Graph:
-    """Without those edges of order that follow from other dependences."""
+    """Removes order edges that follow from other dependences."""
     following: dict[NodeId, list[Edge]] = defaultdict(list)
     for edge in graph.dependences:
         following[edge.source].append(edge)
@@ -93,10 +93,10 @@ def _reaches(following: dict[NodeId, list[Edge]], edge: Edge) -> bool:
 
 
 def store_outputs(graph: Graph, array: str, elements: Mapping[str, int] | None = None) -> Graph:
-    """Outputs as stores: every iteration sets element k of the array to output k if it were the last.
+    """Replaces outputs by stores: every iteration stores output k to element k as if it were the last.
 
-    `elements` gives other elements, by the outputs' names. Where no iteration runs, the elements stay as they
-    are. For grids that give results only in memory.
+    `elements` maps names of outputs to other elements. If no iteration runs, the elements keep their
+    contents. For CGRAs that return results only through memory.
     """
     nodes, edges = list(graph.nodes), list(graph.edges)
     taken = {str(n.id) for n in graph.nodes}

@@ -1,4 +1,4 @@
-"""Unrolls several iterations into one, and adjusts loop-carried distances."""
+"""Loop unrolling: combines several iterations into one and adjusts loop-carried distances."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hw.semantics import wrap
 from sw.dfg.graph import DATA, ORDER, Edge, Graph, Node, NodeId, Output
 from sw.dfg.transform import dead_code, drop_implied_order
 
-#: Operations that a graph may have after unrolling.
+#: Most operations in a graph after unrolling.
 LARGEST = 1 << 14
 
 
 def unroll(graph: Graph, times: int) -> Graph:
-    """The graph of `times` iterations as one: copy j of node n has the id `n.j`.
+    """Combines `times` iterations into one; copy j of node n has the id `n.j`.
 
-    What an edge carries over fewer iterations than that stays inside of the new one. A basic induction
-    variable, to which every iteration adds the same number, becomes one addition per copy, each from the last
-    copy of the iteration before: its recurrence stays one step long. Constants that such additions took from
-    a node of their own are immediates then, and the nodes stay. Raises `InputError` for less than one time or
-    a graph that grows too large.
+    An edge whose distance fits within the unrolled iteration becomes a dependence inside it. A basic
+    induction variable (the same number is added in every iteration) becomes one addition per copy, each from
+    the last copy of the previous iteration, so its recurrence stays one step long. If such an addition takes
+    its constant from a node, the copies use an immediate and the node stays. Raises `InputError` if `times`
+    is below 1 or the graph would grow too large.
     """
     if times < 1 or times * len(graph.nodes) > LARGEST:
         limit = f"1 to {LARGEST // max(1, len(graph.nodes))} for {len(graph.nodes)} operations"
@@ -44,7 +44,7 @@ def unroll(graph: Graph, times: int) -> Graph:
         elif not edge.routed or edge.target not in steps:
             edges += [replace(_unrolled(edge, j, times), target=_copy(edge.target, j)) for j in range(times)]
         elif edge.source == edge.target:
-            # The last copy, to every copy.
+            # The last copy feeds every copy.
             last = replace(edge, source=_copy(edge.source, times - 1))
             edges += [replace(last, target=_copy(edge.target, j)) for j in range(times)]
     outputs = tuple(_unrolled(output, 0, times) for output in graph.outputs)
@@ -53,7 +53,7 @@ def unroll(graph: Graph, times: int) -> Graph:
 
 
 def _step(graph: Graph, node: Node) -> int | None:
-    """By which number a node is more than in the iteration before, where it always is."""
+    """The number by which an induction variable grows per iteration, else None."""
     if graph.opaque or node.op not in ("add", "sub"):
         return None
     given = graph.operands(node)
@@ -80,14 +80,14 @@ Carried = TypeVar("Carried", Edge, Output)
 
 
 def _unrolled(value: Carried, copy: int, times: int) -> Carried:
-    """A value as one copy reads it: in iteration I of the copies it is `copy + I * times` of before."""
+    """A carried value as read by a copy, whose iteration I is the original's `copy + I * times`."""
     back, source = divmod(copy - value.distance, times)
     initial = tuple(value.initial[i * times + copy] for i in range(-back)) if value.initial else ()
     return replace(value, source=_copy(value.source, source), distance=-back, initial=initial)
 
 
 def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
-    """Every earlier copy before every copy at least `distance` iterations later."""
+    """Orders every earlier copy before every copy at least `distance` iterations later."""
     for j in range(times):
         for k in range(times):
             distance = max(0, -((k - j - edge.distance) // times))
@@ -97,25 +97,25 @@ def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
 
 
 def carries_lanes(graph: Graph) -> bool:
-    """Whether iterations hand on values that differ between lanes."""
+    """Whether iterations carry values that differ between lanes."""
     return any(e.routed and e.distance and e.source in graph.wide for e in graph.edges)
 
 
 def unroll_with_rest(graph: Graph, times: int) -> tuple[Graph, Graph]:
-    """The unrolled loop, and the iterations that are left over, which start from what it leaves behind.
+    """Returns the unrolled loop and a loop for the remaining iterations, which continues from its results.
 
-    The first has no nodes where nothing of it counts. Raises `InputError` for what `unroll` does, and where
-    iterations hand on values that differ between lanes (`carries_lanes`): no scalar holds such a value.
+    The unrolled loop has no nodes if nothing depends on it. Raises `InputError` as `unroll` does, and if
+    iterations carry values that differ between lanes (`carries_lanes`): no scalar can hold such a value.
     """
     if carries_lanes(graph):
         raise InputError(
-            f"graph {graph.name!r}: iterations that hand on values that differ between lanes must be a "
-            f"multiple of {times}, as no scalar holds such a value"
+            f"graph {graph.name!r}: the number of iterations must be a multiple of {times}, because "
+            "iterations carry values that differ between lanes, which no scalar can hold"
         )
     states: list[Output] = []
 
     def resumed(value: Carried, name: str) -> Carried:
-        """Iteration j of the rest reads what iteration n + j - distance of the whole gave."""
+        """Iteration j of the remaining loop reads the original's iteration n + j - distance."""
         own = [
             Output(f"{name}.{j}", value.source, value.distance - j, value.initial[j:])
             for j in range(len(value.initial))

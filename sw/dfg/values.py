@@ -1,4 +1,4 @@
-"""Value numbering of a loop body while it is read: merges equal values and folds constants."""
+"""Value numbering of a loop body during translation: merges equal values and folds constants."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from sw.dfg.graph import Value
 from sw.dfg.operations import OPERATIONS
 from sw.ir.linear import Linear
 
-#: What a value may be beside an operation of the table: the loop's variable, and what a name held before the
-#: iteration. An operation `const` with an immediate is a number or a scalar.
+#: Values that are no operations: the loop variable, and a name's value before the iteration. An operation
+#: `const` with an immediate is a number or a scalar.
 COUNTER, CARRIED = "counter", "carried"
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
-#: The second operand that changes nothing.
+#: The neutral second operand.
 _NEUTRAL = {"add": 0, "sub": 0, "shl": 0, "shr": 0, "shr_logical": 0, "or": 0, "xor": 0, "mul": 1, "and": -1}
-#: The second operand that decides alone, and what it gives.
+#: The absorbing second operand, which is also the result.
 _ABSORBING = {"mul": 0, "and": 0, "or": -1}
-#: What an operation gives for two equal operands; None: that operand.
+#: Result of an operation with two equal operands; None stands for that operand.
 _EQUAL = {"sub": 0, "xor": 0, "and": None, "or": None, "min": None, "max": None}
 _EQUAL |= {"lt": 0, "gt": 0, "ne": 0, "le": 1, "ge": 1, "eq": 1}
 
-#: A condition under which something happens, and whether it is the opposite.
+#: A condition, and whether it is negated.
 Guard = tuple[int, bool]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A value: operation, the numbers of its operands, immediate or name, and for memory what it accesses.
+    """A value: operation, operands by number, immediate or name, and the memory it accesses.
 
-    `version` tells accesses apart that differ only in when they happen.
+    `version` separates accesses that differ only in their time of execution.
     """
 
     op: str
@@ -41,7 +41,7 @@ class Item:
 
 
 class Values:
-    """All values of one body, by number; operations of lanes work on so many `lanes`."""
+    """All values of a body by number; `lanes` is the number of lanes of lane operations."""
 
     def __init__(self, lanes: int = 1) -> None:
         self.lanes = lanes
@@ -50,7 +50,7 @@ class Values:
         self._linear: dict[int, Linear[int]] = {}
 
     def add(self, item: Item) -> int:
-        """The number of a value, which is the same for the same value."""
+        """Returns the number of a value; equal values share a number."""
         if item not in self._numbers:
             self._numbers[item] = len(self.items)
             self.items.append(item)
@@ -65,12 +65,12 @@ class Values:
         return self.number(value) if isinstance(value, int) else self.add(Item("const", immediate=value))
 
     def constant(self, value: int) -> int | None:
-        """The number that a value is, where it is one."""
+        """The number if a value is constant, else None."""
         found = self.items[value].immediate
         return found if self.items[value].op == "const" and isinstance(found, int) else None
 
     def is_truth(self, value: int) -> bool:
-        """Whether a value is 0 or 1."""
+        """Whether a value is always 0 or 1."""
         item = self.items[value]
         if item.op in ("and", "or", "xor"):
             return all(self.is_truth(a) for a in item.args)
@@ -81,17 +81,17 @@ class Values:
         return item.op in OPERATIONS and OPERATIONS[item.op].truth
 
     def truth(self, value: int) -> int:
-        """1 where a value is not 0."""
+        """1 if a value is nonzero, else 0."""
         return value if self.is_truth(value) else self.apply("ne", value, self.number(0))
 
     def opposite(self, value: int) -> int:
-        """1 where a value is 0."""
+        """1 if a value is 0, else 0."""
         if not self.is_truth(value):
             return self.apply("eq", value, self.number(0))
         return self.apply("xor", value, self.number(1))
 
     def both(self, guard: Guard | None, condition: int, negated: bool = False) -> Guard:
-        """What holds where a guard and a condition (or its opposite) hold."""
+        """The conjunction of a guard and a condition (or its negation)."""
         if guard is None:
             return condition, negated
         left = self.opposite(guard[0]) if guard[1] else self.truth(guard[0])
@@ -99,7 +99,7 @@ class Values:
         return self.apply("and", left, right), False
 
     def apply(self, op: str, *args: int) -> int:
-        """An operation on values; computed now where that needs no operation, or a cheaper one."""
+        """Applies an operation; folds it or replaces it by a cheaper one if possible."""
         operation = OPERATIONS[op]
         numbers = [self.constant(a) for a in args]
         if operation.meaning and None not in numbers:
@@ -110,7 +110,7 @@ class Values:
         return self.add(Item(op, args)) if simpler is None else simpler
 
     def _simpler(self, op: str, args: tuple[int, ...], numbers: list[int | None]) -> int | None:
-        """The same value without this operation."""
+        """An equal value that does not need this operation, or None."""
         if op == "select":
             return self._simpler_select(args, numbers)
         if op == "abs" and self.items[args[0]].op == "abs":
@@ -132,7 +132,7 @@ class Values:
         return self._simpler_with(op, first, second)
 
     def _simpler_with(self, op: str, first: int, second: int) -> int | None:
-        """An operation whose second operand is a number."""
+        """The same for an operation whose second operand is a known number."""
         item = self.items[first]
         if op == "sub":
             return self.apply("add", first, self.number(-second))
@@ -169,7 +169,7 @@ class Values:
         return None
 
     def linear(self, value: int) -> Linear[int]:
-        """A value as a sum of others with constant factors, modulo 2^32."""
+        """A value as a linear form of other values, modulo 2^32."""
         if value not in self._linear:
             self._linear[value] = self._as_linear(value).wrapped()
         return self._linear[value]
@@ -190,13 +190,13 @@ class Values:
         return Linear({value: 1})
 
     def difference(self, a: int, b: int) -> int | None:
-        """By how much two values of one iteration differ, None where that is not known."""
+        """Difference of two values in the same iteration, or None if unknown."""
         return (self.linear(a) - self.linear(b)).wrapped().number
 
     def elements(self, access: Item) -> int:
-        """How many neighbouring elements an access of memory reaches."""
+        """Number of neighbouring elements that an access reads or writes."""
         return self.lanes if OPERATIONS[access.op].of_lanes else 1
 
     def invariant(self, value: int) -> bool:
-        """Whether a value is the same in every iteration, as far as its own form shows."""
+        """Whether a value is the same in every iteration, judged by its form alone."""
         return self.items[value].op == "const"

@@ -14,14 +14,14 @@ from sw.frontend.refusal import Refusal
 from sw.frontend.values import Constant, Stored
 
 _STATICALLY = "quantize_static(..., quant_format=QuantFormat.QDQ)"
-#: What helps where real numbers are left, by the form of the model; "qdq" has `_types`.
+#: Advice for models with real numbers, by form of the model; `_types` handles "qdq".
 _FORMS = {
     "float": f"the model is float32: quantise it first with {_STATICALLY}",
     "weights": "--dynamic quantises it at run time, or quantise the float32 original with quantize_static",
     "dynamic": f"quantise the float32 original with {_STATICALLY}",
     "qoperator": f"quantise the float32 original with {_STATICALLY}",
 }
-#: What would change a reason, by the operator and what it says; the first that fits.
+#: Advice by operator and reason; the first match counts.
 _REMEDIES = (
     (
         r"DynamicQuantizeLSTM",
@@ -38,25 +38,25 @@ _REMEDIES = (
     (r"opset", "convert the model to a newer opset (onnx.version_converter)"),
     (r"blocks", "quantise by tensor or by channel"),
 )
-#: Reasons that are about real numbers, and about what must be known.
+#: Reasons that concern real numbers, and inputs that must be known.
 _REAL = r"DequantizeLinear|QuantizeLinear|float32|real numbers|in fixed point"
 _CONSTANT = r"its condition must|must be a constant, '(?P<name>.*)' is computed|shape of its result"
-#: What the range of a state needs.
+#: The reason that concerns the range of a state.
 _STATE = r"range of its first state is not known \('(?P<name>.*)'\)"
 _REGISTERED = "op_types_to_quantize=[*QDQRegistry, *QLinearOpsRegistry, "
 _QUANTISATION = ("QuantizeLinear", "DequantizeLinear")
-#: Types of operators that are named at most.
+#: Most operator types named.
 _MOST_TYPES = 6
 
 
 def advised(importer: Importer, refusals: Sequence[Refusal], fixed: Importer | None) -> tuple[Refusal, ...]:
-    """Refusals with what would change them; `fixed` is the model read in fixed point, if that was tried."""
-    # What only decides an If has its refusal.
+    """Adds advice to refusals; `fixed` is the model read in fixed point, if that was tried."""
+    # A node that only computes an If's condition takes the refusal of the If.
     deciding = {n.place: r for r in refusals if r.op == "If" for n in _made_by(importer, r.inputs[:1])}
     types = _types(importer, refusals) if importer.model.form == "qdq" else ""
     left = {} if fixed is None else {r.place: r for r in fixed.refusals}
     causes = {r.place for r in importer.refusals if not r.follows}
-    # Fixed point is no help where it only gets to the next refusal.
+    # Fixed point does not help if it only leads to the next refusal.
     helps = fixed is not None and all(r.follows or r.place in causes for r in fixed.refusals)
     found = []
     for r in refusals:
@@ -153,7 +153,7 @@ def _inputs(importer: Importer, names: Sequence[str]) -> Iterator[str]:
 
 
 def _blocking(importer: Importer, r: Refusal, refusals: Sequence[Refusal]) -> str:
-    """The place of the operator that is the cause of a refusal, where no quantisation makes it run."""
+    """The place of the operator that causes a refusal and that no quantisation can fix."""
     others = {x.place for x in refusals if not x.follows and not re.search(_REAL, x.reason)}
     made = _in_float32(importer, r.inputs) if r.follows and importer.model.form == "qdq" else ()
     return next((node.place for node in made if node.place in others), "")

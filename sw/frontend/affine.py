@@ -83,6 +83,6 @@ def affine(value: Reals) -> Affine | None:
 def _times(value: Affine, op: str, array: np.ndarray) -> Affine:
     parts = tuple(p.then(op, array) for p in value.parts)
     other = array.astype(np.float64)
-    # What is infinite has no exact form.
+    # Infinite values have no exact form.
     with np.errstate(invalid="ignore"):
         return Affine(parts, value.constant * other if op == "Mul" else value.constant / other)

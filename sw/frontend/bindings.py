@@ -13,22 +13,22 @@ from sw.frontend.protos import typed
 from sw.frontend.sizes import check_sizes
 from sw.graph.reference import check_numbers
 
-#: Shape and type of an input; a size may be the name of what decides it.
+#: Shape and type of an input; a size may be the name of a symbolic dimension.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 
 
 def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
-    """The model with more and more inputs bound to constants, and the remaining inputs.
+    """Yields the model with more and more inputs bound to constants, and the remaining inputs.
 
     The compiler must know scales, zero points, shapes and the like, which models may take as inputs. First no
-    input is a constant, then all vectors and numbers, then all. If all are given, the first form is kept.
-    Raises `InputError` for values that an input does not take.
+    input is a constant, then all vectors and numbers, then all. If all are given, the first form stays as it
+    is. Raises `InputError` for values that an input does not accept.
     """
     import onnx
 
     types = _types(proto, "model")
     inputs = {name: as_typed(name, value, types.get(name)) for name, value in inputs.items()}
-    # In the model's order: files of inputs have another.
+    # In the model's order, since files of inputs may have another.
     names = [name for name in types if name in inputs][1 if inputs.keys() >= types.keys() else 0 :]
     tried: list[list[str]] = []
     for chosen in ([], [n for n in names if inputs[n].ndim <= 1], names):
@@ -45,7 +45,7 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
 
 
 def check_inputs(proto: Any, inputs: Mapping[str, np.ndarray], place: str, *, whole: bool = False) -> None:
-    """Raise `InputError` for an unknown input, a wrong shape, or values that do not fit.
+    """Raises `InputError` for an unknown input, a wrong shape, or values that do not fit.
 
     With `whole`, all inputs must be present and have their types. `place` names a model with open sizes.
     """
@@ -84,7 +84,7 @@ def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
     if wanted is None:
         return array
     if array.shape != wanted[0] and all(isinstance(size, int) for size in wanted[0]):
-        return array  # what it is fed to says what both should be
+        return array  # the consumer's error says what both should be
     with np.errstate(all="ignore"):
         made = array.astype(wanted[1])
     if {array.dtype.kind, made.dtype.kind} != {"f"} and not np.array_equal(made, array):
@@ -95,10 +95,11 @@ def as_typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
 def bound(
     proto: Any, given: Mapping[str, np.ndarray], seed: int, reads: Callable[[Any], object]
 ) -> tuple[Any, dict[str, np.ndarray]] | None:
-    """A model with the inputs that the compiler must know bound to constants, and their values.
+    """Binds the inputs that the compiler must know to constants, and returns the model and their values.
 
-    If none is given, all are drawn from the seed. None if that does not help: `reads` raises `InputError`.
-    Raises `InputError` for values that an input does not take, and what `reads` raises for given constants.
+    If none is given, all are drawn from the seed. Returns None if that does not help: `reads` raises
+    `InputError`. Raises `InputError` for values that an input does not accept, and what `reads` raises for
+    given constants.
     """
     try:
         inputs = load(proto).inputs
@@ -115,7 +116,7 @@ def bound(
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     arrays: dict[str, np.ndarray] = {}
     for made, left in bindings(proto, given):
-        arrays = arrays or left  # the first time all are left
+        arrays = arrays or left  # in the first round, all are left
         try:
             reads(made)
             return made, {name: array for name, array in arrays.items() if name not in left}

@@ -30,18 +30,18 @@ class _Parts:
     nodes: list[OnnxNode] = field(default_factory=list)
 
     def add(self, op: str, /, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         output = self.fresh(f"{self.node.outputs[0]}.{len(self.nodes)}.{op}")
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
 
     def gives(self, output: str) -> str:
-        """Name the result of the last node."""
+        """Names the result of the last node."""
         self.nodes[-1] = dataclasses.replace(self.nodes[-1], outputs=(output,))
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
-        """Add a constant of the node and return its name."""
+        """Adds a constant of the node and returns its name."""
         name = self.fresh(f"{self.node.outputs[0]}.{what}")
         self.constants[name] = values
         return name
@@ -139,7 +139,7 @@ def _q_gemm(parts: _Parts) -> None:
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
     node = parts.node
     if any(name not in parts.constants for name in node.inputs[2:4]):
-        # Scales that are found at run time.
+        # Scales computed at run time.
         total = parts.add("MatMulInteger", *node.inputs[:2], node.optional(4), node.optional(5))
         scale = parts.add("Mul", *node.inputs[2:4])
         parts.plus(parts.add("Mul", parts.add("Cast", total, to=1), scale), 6)
@@ -209,7 +209,7 @@ _STANDARD: dict[str, Rule | None] = {
     "QLinearMatMul": _q_linear_mat_mul,
     "QLinearConv": _q_linear_conv,
 }
-#: Operators that the standard domain has too stay what they are.
+#: Operators that the standard domain also has keep their name.
 _MICROSOFT: dict[str, Rule | None] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _q_linear(2)),
     **dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), _q_linear(1)),
@@ -225,5 +225,5 @@ _MICROSOFT: dict[str, Rule | None] = {
     "SkipLayerNormalization": _skip_layer_normalization,
     **dict.fromkeys(("Gelu", "QuantizeLinear", "DequantizeLinear")),
 }
-#: Operators of domain com.microsoft that are supported.
+#: Supported operators of domain com.microsoft.
 CONTRIB = tuple(sorted(_MICROSOFT))

@@ -28,7 +28,7 @@ from sw.graph.network import ELEMENTS, Epilogue, ImageConvolution, MatrixProduct
 from sw.ir.syntax import is_docstring, source
 from sw.kernels.access import Follows
 
-#: Annotations of parameters: how the operand follows the elements of the result, and its type by default.
+#: Annotations of parameters: how the operand follows the elements of the result, and its default type.
 KINDS: dict[str, tuple[Follows, str]] = {
     "Column": ("column", "int32"),
     "Row": ("row", "int32"),
@@ -56,7 +56,7 @@ class EpilogueFunction:
 
 
 def read_epilogue(text: FunctionText) -> EpilogueFunction:
-    """Read a function as an epilogue; raises `InputError` with file, line and column."""
+    """Reads a function as an epilogue; raises `InputError` with file, line and column."""
     function, where = text.function, text.where
     if not text.parameters:
         raise where.error(function, "no parameter", "the sum as the first parameter")
@@ -129,7 +129,7 @@ class _Reader:
             assert item.memory is not None
             (index,) = args
             if item.guard is not None:
-                # A word that is not used may have any index.
+                # The result of an unused look-up does not matter, so any index will do.
                 condition, negated = self._known[item.guard[0]], item.guard[1]
                 both: tuple[Expression, Expression] = (Number(0), index) if negated else (index, Number(0))
                 index = Apply("select", (condition, *both))
@@ -189,7 +189,7 @@ def _view(
         raise InputError(f"{function.name}: {operand.name} is a Row, which a convolution does not have")
     if operand.follows == "full":
         return whole, View(operand.name, whole, dense(whole))
-    # Output channels of a convolution are what columns are to a product.
+    # Output channels of a convolution correspond to the columns of a product.
     axis = {"scalar": None, "row": len(whole) - 2, "column": 1 if image else len(whole) - 1}[operand.follows]
     strides = tuple(int(a == axis) for a in range(len(whole)))
     return () if axis is None else (whole[axis],), View(operand.name, whole, strides)

@@ -21,7 +21,7 @@ FUNCTIONS = (
     *("Selu", "Softplus", "Softsign", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs"),
     *("Sign", "Floor", "Ceil", "Round", "Sin", "Cos"),
 )
-#: Operators whose steps are rounded one by one.
+#: Operators whose intermediate results are rounded individually.
 _SINGLE = ("HardSigmoid", "HardSwish")
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -50,10 +50,10 @@ def apply_function(
     given: list[np.ndarray] = [x if x.dtype == np.bool_ else x.astype(kind) for x in operands]
     with np.errstate(all="ignore"):
         if op == "Erf":
-            # The reference of ONNX has it in float32.
+            # The ONNX reference computes it in float32.
             return np.asarray(_erf(given[0]).astype(result))
         if op == "HardSwish" and result is np.float64:
-            # That has 1/6 in float32.
+            # The ONNX reference has 1/6 in float32.
             return np.asarray(given[0] * np.clip(given[0] / 6 + 0.5, 0, 1))
         if op == "Gelu":
             return _gelu(given[0], **attributes).astype(result)
@@ -79,7 +79,7 @@ def evaluated(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], nam
         graph = helper.make_graph([node], "node", inputs, outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
         found = ReferenceEvaluator(model).run(None, dict(arrays))
-    except Exception as error:  # the library raises errors of any type
+    except Exception as error:  # the library raises errors of many types
         text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"{name}: the reference of ONNX cannot compute it: {text[:200]}") from None
     return [np.asarray(x) for x in found]

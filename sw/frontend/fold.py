@@ -20,9 +20,9 @@ from sw.frontend.protos import array, constant, node_of_proto
 from sw.frontend.sizes import Kind, inferred
 from sw.graph.host import known_opset, node_of, run_node
 
-#: Constants are not computed beyond this number of elements.
+#: Constants with more elements than this are not computed.
 MOST_FOLDED = 1 << 26
-#: Weights stay whole numbers, unless they are quantised again.
+#: Weights stay integers, unless they are quantised again.
 KEPT = ("DequantizeLinear",)
 
 
@@ -33,21 +33,21 @@ class Folding:
         self, opset: int, kinds: Mapping[str, Kind], constants: dict[str, np.ndarray], taken: set[str]
     ):
         self.opset, self.constants = opset, constants
-        #: Names of tensors that are taken.
+        #: Names in use.
         self._taken = taken
         self.nodes: list[OnnxNode] = []
         self.makers: dict[str, OnnxNode] = {}
         self.alias: dict[str, str] = {}
-        #: By the name of a node its operator in the file, and the If whose branch it is in.
+        #: By node name, its operator in the file, and the If whose branch contains it.
         self.origins: dict[str, tuple[str, str]] = {}
-        #: What follows from constants but was not computed.
+        #: Tensors that follow from constants but were not computed.
         self._fixed: set[str] = set()
         self._kinds: dict[str, Kind | None] = dict(kinds)
 
     def graph(
         self, nodes: Iterable[Any], names: Mapping[str, str] | None = None, prefix: str = "", inside: str = ""
     ) -> None:
-        """Add the nodes of a graph; for a branch, its own `names` get a prefix."""
+        """Adds the nodes of a graph; for a branch, its own `names` get a prefix."""
         names = names or {}
         for number, proto in enumerate(nodes):
             domain, node = node_of_proto(proto, number)
@@ -64,7 +64,7 @@ class Folding:
             try:
                 parts = expanded(node, domain, self.constants, self.fresh)
             except InputError as error:
-                # The host may have it.
+                # The host may implement it.
                 op = f"{domain}::{node.op}" if domain else node.op
                 reason = str(error).removeprefix(f"{node.place}: ")
                 parts = [dataclasses.replace(node, op=op, refused=reason)]
@@ -123,11 +123,11 @@ class Folding:
         try:
             return inferred(node, self.opset, known)
         except InputError:
-            # Who reads the node says what is wrong.
+            # The reader of the node reports the error.
             return [None] * len(node.outputs)
 
     def _branch(self, node: OnnxNode, names: Mapping[str, str]) -> None:
-        """Add the branch that an If takes."""
+        """Adds the branch that an If takes."""
         if node.inputs[0] not in self.constants:
             reason = "its condition must follow from constants and shapes"
             self._add(dataclasses.replace(node, refused=reason))
@@ -144,7 +144,7 @@ class Folding:
             self.alias[outer] = self._held(inner.get(value.name, value.name))
 
     def _add(self, node: OnnxNode) -> None:
-        """Add a standard node, or its replacement."""
+        """Adds a standard node, or its replacement."""
         node = dataclasses.replace(node, inputs=tuple(map(self._held, node.inputs)))
         rule = _RULES.get(node.op)
         found = rule(self, node) if rule is not None and not node.refused else None
@@ -206,7 +206,7 @@ def computed(
         arrays = {f"i{i}": held[name] for i, name in enumerate(given)}
         return run_node(proto, known_opset(node.op, opset, node.attributes), arrays, node.place)
     except InputError:
-        # Who reads the node says what is wrong.
+        # The reader of the node reports the error.
         return None
 
 
@@ -217,7 +217,7 @@ def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
 
 
-#: What a node is instead: another name of its input, a constant, another node; None where it is itself.
+#: Replacement of a node: another name for its input, a constant, another node, or None to keep it.
 Rule = Callable[[Folding, OnnxNode], "str | np.ndarray | OnnxNode | None"]
 
 
@@ -270,7 +270,7 @@ def _shape(folding: Folding, node: OnnxNode) -> np.ndarray | None:
 
 
 def _cast(folding: Folding, node: OnnxNode) -> str | OnnxNode | None:
-    """Remove a cast that changes nothing, or only undoes a lossless cast before it."""
+    """Removes a cast that changes nothing, or only undoes a lossless cast before it."""
     from onnx import helper
 
     kind = folding.kind(node.inputs[0])
@@ -314,7 +314,7 @@ def _never(folding: Folding, node: OnnxNode) -> np.ndarray | None:
     scale = folding.constants.get(maker.inputs[1]) if maker is not None else None
     if maker is None or maker.op != "DequantizeLinear" or kind is None or kind[0] != np.float32:
         return None
-    # 2^32 steps stay finite.
+    # 2^32 steps must stay finite.
     if scale is None or scale.dtype != np.float32 or not np.all(np.isfinite(scale) & (np.abs(scale) < 1e28)):
         return None
     return np.zeros(kind[1], bool)

@@ -20,12 +20,12 @@ from sw.graph.host import HostOperator
 from sw.graph.network import ELEMENTS, WORDS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
-#: Constants up to this size are compared with those that are there already.
+#: Largest constant, in bytes, that is compared with existing ones.
 _COMPARED_BYTES = 1 << 16
 
 
 class Importer:
-    """The network so far."""
+    """The network under construction."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class Importer:
         limbs: int = 0,
     ):
         self.model, self.allow_host = model, allow_host
-        #: Bytes of an operand in fixed point that products take; 0 where fixed point is not asked for.
+        #: Bytes of a fixed-point operand that products use; 0 without fixed point.
         self.limbs = limbs
-        #: Why outputs of the model are not in fixed point.
+        #: Why outputs of the model are not in fixed point, by output.
         self.unfit: dict[str, str] = {}
-        #: Whether more bytes may help: an error was too great.
+        #: Whether an error was too large, so that more bytes may help.
         self.imprecise = False
-        #: What real numbers became in fixed point, and what is known of such tensors.
+        #: The fixed-point forms of real numbers, and what is known of such tensors.
         self.points: dict[Any, Any] = {}
         self.accuracy: dict[str, Accuracy] = {}
-        #: Nodes that the host shall execute, with the reason.
+        #: Nodes that the user leaves to the host, with the reason.
         self.wanted = hosted
         self.refusals: list[Refusal] = []
-        #: Tensors that nodes of the host make, and names of what nobody can make.
+        #: Tensors computed by host nodes, and names that nothing can compute.
         self.of_host: set[str] = set()
         self.lost: set[str] = set()
         self.tensors: dict[str, Tensor] = {}
@@ -56,18 +56,18 @@ class Importer:
         self.producers: dict[str, OnnxNode] = {}
         self.hosted: dict[str, View] = {}
         self.ranges: dict[str, tuple[float, float]] = {}
-        #: Tensors in float32 that the host computes before the machine starts, or behind it.
+        #: Float32 tensors that the host computes before the machine starts, or after it.
         self.edges: set[str] = set()
-        #: Results in float32 that are quantised at run time; None before somebody asks.
+        #: Float32 results that are quantised at run time; None until computed.
         self.quantised_again: frozenset[str] | None = None
-        #: What tensors hold less its mean over axes.
+        #: By tensor, the value whose mean over some axes it has subtracted, and these axes.
         self.centred: dict[str, tuple[Dequantised, tuple[int, ...]]] = {}
-        #: Outputs of the model whose name another tensor has, and the names that they have instead.
+        #: Outputs of the model whose name another tensor has, with their new names.
         self.taken: dict[str, str] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def refuse(self, node: OnnxNode, reason: str, place: str = "", *, lost: bool = False) -> None:
-        """Record that the machine does not execute a node, or an output of the model (`place`)."""
+        """Records that the machine does not execute a node, or an output of the model (`place`)."""
         read = [self.values.get(name) for name in node.inputs]
         follows = any(isinstance(v, Stored) and v.view.tensor in self.of_host for v in read)
         reason = reason.removeprefix(f"{node.place}: ")
@@ -79,7 +79,7 @@ class Importer:
         return fresh(hint, self.tensors)
 
     def tensor(self, hint: str, shape: Sequence[int], element: str) -> View:
-        """Create a tensor, named after `hint`, and return its view."""
+        """Creates a tensor, named after `hint`, and returns its view."""
         made = Tensor(self.fresh(hint), tuple(int(s) for s in shape), element)
         self.tensors[made.name] = made
         return whole(made)
@@ -112,7 +112,7 @@ class Importer:
         return element in ELEMENTS or (element in WORDS and (held or not hosted))
 
     def check_movable(self, node: OnnxNode, view: View) -> None:
-        """Raise `InputError` for a tensor whose elements the machine cannot move."""
+        """Raises `InputError` for a tensor whose elements the machine cannot move."""
         if not self.movable(view):
             element = self.tensors[view.tensor].element
             here = " of the host" if element in WORDS else ""
@@ -159,7 +159,7 @@ class Importer:
         element: str,
         hint: str = "",
     ) -> Stored:
-        """Append an elementwise operator and return its result, by default named after the node's.
+        """Appends an elementwise operator and returns its result, by default named after the node's.
 
         Operands broadcast to `shape`.
         """
@@ -168,12 +168,12 @@ class Importer:
         return Stored(output, element)
 
     def write(self, node: OnnxNode, output: View, value: Expression, operands: Sequence[View] = ()) -> None:
-        """Append an elementwise operator that writes to an existing view."""
+        """Appends an elementwise operator that writes to an existing view."""
         operator = Elementwise(node.name, node.op, (node.name,), output, value, tuple(operands))
         self.operators.append(operator)
 
     def copy(self, node: OnnxNode, view: View, output: View) -> View:
-        """Copy elements to another view, and return it."""
+        """Copies elements to another view, and returns it."""
         self.write(node, output, Argument(0), [view])
         return output
 
@@ -190,7 +190,7 @@ class Importer:
         """The elements of a view in a tensor of their own."""
         element = self.tensors[view.tensor].element
         held = self.array(view)
-        # Only whole numbers of the model have its names; what stands for real numbers has others.
+        # Only the model's integers have its names; tensors that represent real numbers have others.
         plain = isinstance(self.values.get(node.inputs[0]), Stored) if node.inputs else True
         hint = node.outputs[0] if plain else f"{node.outputs[0]}.whole"
         if held is not None:
@@ -203,7 +203,7 @@ Handler = Callable[[Importer, OnnxNode], Value | Sequence[Value]]
 
 
 def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]:
-    """Run a handler on a node, and undo what it appended if it fails."""
+    """Runs a handler on a node, and undoes what it appended if it fails."""
     operators = len(importer.operators)
     try:
         found = handler(importer, node)
@@ -211,6 +211,6 @@ def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]
         del importer.operators[operators:]
         if isinstance(error, InputError):
             raise
-        # NumPy and views: shapes that do not broadcast or cannot be reshaped, numbers that are none
+        # NumPy and views: shapes that do not broadcast or cannot be reshaped, invalid numbers
         raise node.error(first_line(error)) from None
     return list(found) if isinstance(found, Sequence) else [found]

@@ -15,7 +15,7 @@ from sw.graph.network import View
 from sw.graph.requantise import LIMITS
 from sw.graph.views import broadcast, same_places
 
-#: Constants are computed from others up to this many elements; they take four bytes each.
+#: Most elements of a constant computed from others; each takes four bytes.
 _MOST_COMPUTED = 1 << 16
 
 
@@ -64,7 +64,7 @@ class Lowering:
             for i, a in arrays.items()
             if a is not None
         }
-        # What is an operand already stays one.
+        # An operand stays an operand.
         if isinstance(value, Apply | Lookup) and indices and len(held) == len(arrays):
             given = [held.get(i, np.zeros((), np.int8)) for i in range(len(self.views))]
             if math.prod(np.broadcast_shapes(*(a.shape for a in given))) <= _MOST_COMPUTED:

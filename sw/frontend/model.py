@@ -24,11 +24,11 @@ from sw.frontend.protos import (
 )
 from sw.frontend.sizes import Kind, check_sizes
 
-#: Where a model says that real numbers without an exact form are computed in fixed point.
+#: Metadata key: real numbers without an exact form are computed in fixed point.
 _FIXED_POINT = "heald.fixed_point"
 
 
-#: The oldest opset that is read, which is that of onnxruntime too.
+#: The oldest opset supported, as in onnxruntime.
 _OPSET = 7
 
 
@@ -64,7 +64,7 @@ def with_fixed_point(proto: Any) -> Any:
 
 
 def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
-    """Read a file, or an `onnx.ModelProto` that messages call `place`.
+    """Reads a file, or an `onnx.ModelProto` that messages call `place`.
 
     Raises `InputError` if it is not a valid model.
     """
@@ -85,7 +85,7 @@ def read_file(path: Path) -> Any:
     import onnx
 
     try:
-        # The file is not trusted: the library raises errors of a dozen unrelated types for broken ones.
+        # Do not trust the file: for broken ones, the library raises errors of a dozen unrelated types.
         found = onnx.load(str(path))
     except Exception as error:
         raise InputError(f"{path}: not a valid ONNX model: {_unreadable(error)}") from None
@@ -108,7 +108,7 @@ def parsed(data: bytes, place: str) -> Any:
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:
-        # The parser of protocol buffers has errors of its own.
+        # The protocol buffer parser has errors of its own.
         raise InputError(f"{place}: not a valid ONNX model: {_unreadable(error)}") from None
 
 
@@ -148,8 +148,8 @@ def valid(proto: Any, place: str) -> Any:
     for tensor in tensors(proto.graph):
         if tensor.data_location == tensor.EXTERNAL:
             raise InputError(
-                f"{place}: constant {tensor.name!r} is in another file, which is only found from the path of "
-                "the model: give that, or what onnx.load made of it"
+                f"{place}: constant {tensor.name!r} is in another file, which can only be found from the "
+                "path of the model: give the path, or the result of onnx.load"
             )
     proto = in_order(proto)
     try:
@@ -157,7 +157,7 @@ def valid(proto: Any, place: str) -> Any:
         if proto.functions:
             from onnx import inliner
 
-            # Functions of another opset become that of the model, for which types must be known.
+            # Inlining converts functions of another opset to the model's, which needs types.
             known = onnx.shape_inference.infer_shapes(proto)
             proto = inliner.inline_local_functions(known, convert_version=True)
     except Exception as error:
@@ -172,7 +172,7 @@ def _checked(proto: Any, place: str) -> Any:
     proto = valid(proto, place)
     check_sizes(proto, place)
     try:
-        # Finds operands that do not match; operators of other domains are not looked into.
+        # Finds operands that do not match; it ignores operators of other domains.
         onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except Exception as error:
         raise InputError(f"{place}: shapes or types do not match: {first_line(error)}") from None

@@ -39,11 +39,11 @@ def import_model(
     hosted: Mapping[str, str] = MappingProxyType({}),
     fuse: bool = True,
 ) -> Network:
-    """The network of an ONNX file, or of an `onnx.ModelProto` that messages call `place`.
+    """Imports an ONNX file, or an `onnx.ModelProto` that messages call `place`, as a network.
 
-    Nodes that the machine cannot execute are refused, or left to the host with `allow_host`; so are those
-    named in `hosted`, with the reason. Without `fuse`, every quantised tensor has its own operator. Raises
-    `RefusedError` with all refusals, and `InputError` for a file that cannot be read.
+    Nodes that the machine cannot execute are refused, or left to the host with `allow_host`. So are those
+    named in `hosted`, for the reason given there. Without `fuse`, every quantised tensor has its own
+    operator. Raises `RefusedError` with all refusals, and `InputError` for a file that cannot be read.
     """
     importer = read(source, allow_host=allow_host, place=place, hosted=hosted)
     refused = [r for r in importer.refusals if r.lost or not allow_host]
@@ -53,7 +53,7 @@ def import_model(
 
 
 def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapping[str, str]) -> Importer:
-    """The operators of a model, and its refusals, which are left to the host.
+    """Reads the operators of a model; refused nodes are recorded and left to the host.
 
     In fixed point, products use as few bytes of their operands as the error limits allow.
     """
@@ -64,7 +64,7 @@ def read(source: Path | str | Any, *, allow_host: bool, place: str, hosted: Mapp
 
 
 def refusals(importer: Importer, refused: Sequence[Refusal] | None = None) -> tuple[Refusal, ...]:
-    """The refusals of a model, or the given ones, with what would change them; tries fixed point."""
+    """Refusals of a model (or those given) with advice; tries fixed point to find it."""
     fixed = None
     if may_be_fixed(importer):
         model = dataclasses.replace(importer.model, fixed_point=True)
@@ -140,8 +140,8 @@ def _values(importer: Importer, node: OnnxNode) -> Sequence[Value | None]:
 def _left_to_host(importer: Importer, node: OnnxNode, reason: str) -> Sequence[Value | None]:
     """The host's results for a refused node; none if it cannot execute it."""
     if around := outer_names(node):
-        # These are no inputs of the node.
-        read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the one around it"
+        # What nested graphs read is not among the node's inputs.
+        read = "" if node.op == "If" else f"; its graph reads {min(around)!r} of the enclosing graph"
         importer.refuse(node, f"{reason}{read}", lost=True)
         importer.lost.update(node.outputs)
         return []

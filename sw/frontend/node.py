@@ -41,11 +41,11 @@ class OnnxNode:
         return InputError(f"{self.place}: {text}")
 
     def optional(self, index: int) -> str:
-        """The name of an input, empty where it is missing."""
+        """The name of an input, empty if it is missing."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from 0; raises `InputError` for one that the rank does not have."""
+        """Normalises an axis to count from 0; raises `InputError` if the rank does not have it."""
         if not -rank <= axis < rank:
             raise self.error(f"axis must be {-rank} to {rank - 1}, not {axis}")
         return axis % rank

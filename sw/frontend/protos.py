@@ -13,11 +13,11 @@ from hw.errors import InputError
 from sw.frontend.node import OnnxNode
 from sw.frontend.sizes import Kind
 
-#: Tensors of a model must not be larger; the machine addresses less.
+#: Most elements of a tensor in a model; the machine addresses less.
 MOST_ELEMENTS = 1 << 31
 #: The default domain of ONNX, under both its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
-#: Operators that say how a model is quantised, the first that it has.
+#: Operators that show how a model is quantised; the first one found counts.
 _SIGNS = (
     (r"DynamicQuantize", "dynamic"),
     (r"QLinear|QGemm", "qoperator"),
@@ -32,7 +32,7 @@ def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    # What a colon announces is in the next line.
+    # If the first line ends with a colon, the message continues in the next.
     text = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return re.sub(r"\[\w*Error\] |Inference error\(s\): ", "", text)[:220]
 
@@ -58,7 +58,7 @@ def form(graph: Any) -> str:
     found = _operators(graph)
     told = next((f for sign, f in _SIGNS if any(re.match(sign, op) for op in found)), "float")
     held = {t.name for t in graph.initializer}
-    # Numbers that no node quantised came so.
+    # Numbers that no node quantised were stored that way.
     stored = (
         n
         for n in graph.node
@@ -81,7 +81,7 @@ def names(graph: Any) -> set[str]:
 
 
 def outer_names(node: OnnxNode) -> set[str]:
-    """What nested graphs of a node read from enclosing graphs."""
+    """The tensors that nested graphs of a node read from enclosing graphs."""
     values = node.attributes.values()
     graphs = [g for v in values for g in (v if isinstance(v, Sequence) else [v]) if hasattr(g, "node")]
     return set[str]().union(*map(_outer, graphs))
@@ -113,7 +113,7 @@ def in_order(proto: Any) -> Any:
             else:
                 later.append(number)
         if len(later) == len(left):
-            # A circle, which the checker tells.
+            # A cycle, which the checker reports.
             return proto
         left = later
     if found == sorted(found):
@@ -126,7 +126,7 @@ def in_order(proto: Any) -> Any:
 
 
 def _reads(node: Any) -> set[str]:
-    """What a node reads, including its nested graphs."""
+    """The tensors that a node and its nested graphs read."""
     return set(node.input).union(*map(_outer, _graphs(node)))
 
 

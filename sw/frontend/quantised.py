@@ -30,7 +30,7 @@ from sw.graph.requantise import LIMITS, apply, clamped, lookup_of, multiplier, r
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
-#: A scale with which whole numbers but 0 are beyond the types of 8 bits, and the greatest such number.
+#: A scale with which every nonzero integer exceeds the 8-bit types, and the largest integer used with it.
 _BEYOND, _MOST_RESULT = 1 << 10, 1 << 20
 
 
@@ -39,7 +39,7 @@ def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation
     match value:
         case Structured():
             if not grid.uniform:
-                raise node.error("one scale and zero point are needed behind this operator")
+                raise node.error("one scale and zero point are needed after this operator")
             return value.make(name, grid)
         case Stored():
             raise node.error(f"real numbers are needed, not {value.element}")
@@ -140,7 +140,7 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     operand = to.operand(leaf.view)
     least, most = int(y.min()), int(y.max())
     if np.array_equal(y, np.clip(x, least, most)):
-        # Without limits that the type keeps anyway.
+        # Omit limits that the type implies.
         limited = operand if most == high else apply("min", operand, most)
         return limited if least == low else apply("max", limited, least)
     scaled = _scaled(to, leaf, operand, value, least, most)
@@ -265,7 +265,7 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
 def _times_function(to: Lowering, value: Real) -> Expression | None:
     """A value times, or divided by, a function of one 8-bit value: the exact product with its float32.
 
-    Scales are limited to where every nonzero value exceeds the grid's type.
+    Scales are limited so that every nonzero value just exceeds the grid's type.
     """
     pairs = (value.inputs, value.inputs[::-1]) if value.op == "Mul" else (value.inputs,)
     for x, y in pairs:

@@ -15,10 +15,10 @@ import numpy as np
 
 from sw.frontend.node import OnnxNode
 
-#: Gates in the order of the rows of W and R, and activations by default.
+#: Gates in the order of the rows of W and R; and the default activations.
 _GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 _DEFAULTS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
-#: Activations: operator of ONNX, and which of alpha and beta it has, with their defaults.
+#: Activations: the ONNX operator, and which of alpha and beta it has, with their defaults.
 _ACTIVATIONS: dict[str, tuple[str, dict[str, float]]] = {
     "relu": ("Relu", {}),
     "tanh": ("Tanh", {}),
@@ -32,28 +32,28 @@ _ACTIVATIONS: dict[str, tuple[str, dict[str, float]]] = {
     "elu": ("Elu", {"alpha": 1.0}),
     "hardsigmoid": ("HardSigmoid", {"alpha": 0.2, "beta": 0.5}),
 }
-#: Activations from 0 to 1, and from -1 to 1.
+#: Activations with values in [0, 1], and in [-1, 1].
 _WEIGHTS = ("sigmoid", "hardsigmoid")
 _WITHIN_ONE = (*_WEIGHTS, "tanh", "softsign")
 RECURRENT = tuple(_GATES)
-#: Steps are written one by one up to this number.
+#: Most steps that are unrolled.
 MOST_STEPS = 256
 
 
 class Known(enum.Enum):
-    """What is known of a state for any weights."""
+    """A bound on a state that holds for any weights."""
 
     NOTHING = "nothing"
-    #: It is from -1 to 1.
+    #: It lies in [-1, 1].
     ONE = "one"
-    #: It is between what it was and numbers from -1 to 1.
+    #: It lies between its previous value and numbers in [-1, 1].
     MEAN = "mean"
-    #: Its magnitude grows by less than 1 with a step.
+    #: Its magnitude grows by less than 1 per step.
     SUM = "sum"
 
 
 def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: dict[str, np.ndarray]) -> Layer:
-    """An LSTM, GRU or RNN for X of this shape as nodes; new constants are added to `constants`.
+    """Unrolls an LSTM, GRU or RNN for X of this shape to nodes; adds new constants to `constants`.
 
     Raises `InputError` for computed sequence lengths, unknown activations, and more than `MOST_STEPS` steps.
     """
@@ -66,7 +66,7 @@ def written_out(node: OnnxNode, shape: Sequence[int], hidden: int, constants: di
 class Layer:
     """The nodes of a layer, whose X has `shape` and whose state has `hidden` elements.
 
-    `ends` holds the states after certain nodes, where a step ends, with what is known of each.
+    `ends` holds the states after the nodes that end a step, with the bound of each.
     """
 
     node: OnnxNode
@@ -96,7 +96,7 @@ class Layer:
         return None if whole else self.constants[name].astype(np.int64)
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         output = f"{self.stem}.{len(self.nodes)}.{op}"
         self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
         return output
@@ -122,7 +122,7 @@ class Layer:
         return self.add("Reshape", name, self.constant(sizes, np.int64))
 
     def write(self) -> None:
-        """Write all nodes, with those of the outputs last."""
+        """Writes all nodes, with those of the outputs last."""
         direction = self.node.attributes.get("direction", "forward")
         backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
         x = self.node.inputs[0]
@@ -169,7 +169,7 @@ class _Direction:
         self.state = [self._initial(5), *([self._initial(6)] if self.op == "LSTM" else [])]
 
     def run(self, x: str) -> _Direction:
-        """Append all steps; X is [steps, batch, inputs]."""
+        """Appends all steps; X is [steps, batch, inputs]."""
         layer = self.layer
         turned = self.backward and layer.lengths is not None
         if turned:
@@ -191,12 +191,12 @@ class _Direction:
         return self
 
     def _weights(self, index: int) -> str:
-        """The part of an input for this direction; empty where it is missing."""
+        """The part of an input for this direction; empty if it is missing."""
         name = self.layer.node.optional(index)
         return self.layer.taken(name, 0, self.number) if name else ""
 
     def _initial(self, index: int) -> str:
-        """The state before the first step; empty where it is zero."""
+        """The state before the first step; empty if it is zero."""
         name = self.layer.node.optional(index)
         held = self.layer.constants.get(name)
         if not name or (held is not None and not held.any()):
@@ -338,7 +338,7 @@ class _Direction:
         return [layer.add("Add", new, layer.add("Mul", z, layer.add("Sub", h, new)))]
 
     def _known(self) -> list[Known]:
-        """What is known of every state."""
+        """The bound of every state."""
         weight, new, *last = ((n in _WEIGHTS, n in _WITHIN_ONE) for n, _ in (*self.functions, ("", {})))
         if self.op == "RNN":
             return [Known.ONE if weight[1] else Known.NOTHING]

@@ -1,4 +1,4 @@
-"""Refusals: which nodes the machine does not execute, why, and what would change that."""
+"""Refusals: the nodes that the machine does not execute, with reasons and advice."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hw.errors import InputError
 
-#: Characters of the first refusal at least, and of all; the name of the model comes before.
+#: Minimum length of the first refusal, and maximum length of the summary, which follows the model's name.
 _LEAST, _MOST = 70, 245
-#: A word that is longer, as names may be, loses its middle in one line.
+#: A longer word, such as a long name, loses its middle part.
 _LONG = r"\S{49,}"
 
 
@@ -21,7 +21,7 @@ class Refusal:
 
     `follows`: another refusal may be the cause, because this node reads its real numbers from the host, or
     only decides what the other needs. `lost`: the host cannot execute it either. `inputs` are the tensors
-    that it reads. `advice` lists what would change it, best first, besides `--allow-host`
+    that it reads. `advice` lists remedies, best first, besides `--allow-host`
     (`sw.frontend.advice`).
     """
 
@@ -36,12 +36,12 @@ class Refusal:
 
     @property
     def remedy(self) -> str:
-        """What would change it, all options."""
+        """All advice, as text."""
         return self._remedy(self.advice)
 
     @property
     def best(self) -> str:
-        """What would change it, the best option."""
+        """The best advice, as text."""
         return self._remedy(self.advice[:1])
 
     def _remedy(self, advice: Sequence[str]) -> str:
@@ -81,7 +81,7 @@ def summary(refusals: Sequence[Refusal]) -> str:
     first, others = causes[0], Counter(r.op for r in causes[1:])
     remedy = f"; {first.best}" if first.best else ""
     if not others:
-        # What to do stays whole.
+        # The advice is never cut.
         return _cut(str(first), max(_LEAST, _MOST - len(remedy))) + remedy
     kinds = [f"{count} {op}" for op, count in others.most_common(3)]
     count = f"{others.total()} more are" if others.total() > 1 else "1 more is"

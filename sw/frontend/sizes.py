@@ -16,7 +16,7 @@ from sw.graph.host import known_opset, named_node
 
 #: Type and shape of a tensor.
 Kind = tuple[np.dtype, tuple[int, ...]]
-#: Constants up to this size are shown to the shape inference; greater ones say nothing about shapes.
+#: Largest constant shown to shape inference; larger ones say nothing about shapes.
 _SHOWN = 1 << 12
 
 
@@ -57,7 +57,7 @@ def with_sizes(proto: Any, sizes: Mapping[str, int], place: str) -> Any:
             raise InputError(f"{place}: --dim {both} are one axis, which must have one size")
         for size in given.values():
             axis.dim_value = size
-    # What was said of the tensors in between held for open sizes.
+    # The types of intermediate tensors were inferred for open sizes.
     del made.graph.value_info[:]
     for value in made.graph.output:
         for axis in value.type.tensor_type.shape.dim:
@@ -97,7 +97,7 @@ def _open(axis: Any) -> bool:
 
 
 def check_sizes(proto: Any, place: str) -> None:
-    """Raise `InputError` that lists all open sizes, with the options that set them."""
+    """Raises an `InputError` that lists all open sizes with the options that set them."""
     found: dict[str, str] = {}
     for axis, names in _axes(proto):
         if _open(axis):
@@ -132,7 +132,7 @@ def inferred(node: OnnxNode, opset: int, operands: Mapping[str, Kind | np.ndarra
     model = helper.make_model(graph, opset_imports=[version])
     try:
         found = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:  # the library raises errors of any type
+    except Exception as error:  # the library raises errors of many types
         raise node.error(f"shapes or types do not match: {str(error).splitlines()[0]:.200}") from None
     return [_kind(value) for value in found.graph.output]
 

@@ -18,13 +18,13 @@ from sw.graph.expression import Expression
 from sw.graph.requantise import apply, clamped, common_limit, multiplier, requantised
 
 WORD = (1 << 31) - 1
-#: Magnitude from which on a result is beyond every type of 8 bits, whatever the zero point.
+#: Results of this magnitude exceed every 8-bit type, whatever the zero point.
 _BEYOND = 1 << 10
-#: What a limited sum reaches at least where the sum leaves 32 bits.
+#: Minimum magnitude of a limited sum when the sum overflows 32 bits.
 _LIMITED = (1 << 31) - (1 << 16)
-#: Scales that differ by less than this count as one where a constant is added to sums of products.
+#: Scales whose relative difference is below this count as equal if a constant is added to sums of products.
 SAME_SCALE = 2.0**-22
-#: The greatest error of a sum in fixed point, in steps of the result.
+#: Largest error of a fixed-point sum, in steps of the result.
 _TOLERANCE = 2.0**-12
 
 
@@ -49,7 +49,7 @@ def wholes(to: Lowering, parts: Sequence[Summand], constant: np.ndarray) -> tupl
     found = []
     reaches = [sum(p.leaf.reach * np.abs(p.factor(np.float64)) for p in group) for group in groups]
     for number, group in enumerate(groups):
-        # What is limited must stay outside of the type whatever is added to it.
+        # A limited sum must stay beyond the type whatever is added to it.
         others = sum(r for other, r in enumerate(reaches) if other != number)
         added = _added(to, group, _BEYOND + np.abs(constant) + others)
         if added is not None:
@@ -147,7 +147,7 @@ def several_parts(to: Lowering, parts: Sequence[Whole], constant: np.ndarray, ze
     limits = [np.minimum(r, m) for r, m in zip(reaches, most, strict=True)]
     greatest = float((sum(limits) + np.abs(constant)).max())
     bits = min(26, 29 - int(np.frexp(greatest + 1)[1]))
-    # Each part is rounded, its mantissa too, and the constant.
+    # Rounding errors of each part and its mantissa, and of the constant.
     if (0.75 * len(parts) + 0.5) * 2.0**-bits > _TOLERANCE:
         raise to.node.error(
             f"the operands are too far apart in magnitude for a sum of 32 bits: they reach {greatest:.4g} "

@@ -45,7 +45,7 @@ class Stored:
 class Dequantised:
     """The real numbers (q - zero) * scale for elements q of a view.
 
-    `scale` (float32) and `zero` (int64) have one element, or the view's shape. `reach` is the greatest
+    `scale` (float32) and `zero` (int64) have one element, or the view's shape. `reach` is the largest
     magnitude that q - zero can have.
     """
 
@@ -66,7 +66,7 @@ class Dequantised:
         return self.scale.size == 1 and self.zero.size == 1
 
 
-#: The greatest error, of the range of a tensor, of real numbers that leave fixed point.
+#: Largest error of real numbers that leave fixed point, relative to the tensor's range.
 RANGE = 2.0**-10
 
 
@@ -74,7 +74,7 @@ RANGE = 2.0**-10
 class FixedPoint(Dequantised):
     """Real numbers of an int32 tensor, with a power of two as scale (`sw.operators.fixed`).
 
-    They are from `low` to `high`, and at most `error` from those that exact arithmetic gives.
+    They are from `low` to `high`, and within `error` of the results of exact arithmetic.
     """
 
     low: float
@@ -88,7 +88,7 @@ class FixedPoint(Dequantised):
 
     @property
     def extent(self) -> float:
-        """The reference for the error: the range, or the greatest magnitude if that is larger."""
+        """The reference for the error: the range, or the largest magnitude if that is larger."""
         return max(self.high - self.low, abs(self.low), abs(self.high))
 
 
@@ -107,8 +107,8 @@ class Real:
 class Structured:
     """The real result of an operator on whole tensors (softmax, normalisation, pooling).
 
-    `make` computes it on a grid: it appends the operator under a name and returns a view of its result.
-    `fixed` computes it in fixed point, on request.
+    `make` computes it on a grid: it appends an operator with a given name and returns a view of its result.
+    `fixed` computes it in fixed point, if that is requested.
     """
 
     node: OnnxNode

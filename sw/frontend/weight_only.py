@@ -19,13 +19,13 @@ from sw.frontend.node import fresh
 from sw.frontend.protos import DEFAULT_DOMAINS, array, names
 
 _BYTES = ("int8", "uint8")
-#: The opset that has all operators that are written.
+#: The oldest opset with all operators that are written.
 _OPSET = 11
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """Whole numbers, scales and zero points: one of each, or as many as there are along `axis`."""
+    """Integers with their scales and zero points, each a single number or one per position along `axis`."""
 
     numbers: np.ndarray
     scale: np.ndarray
@@ -91,7 +91,7 @@ class _Graph:
             return None
         if str(numbers.dtype) not in _BYTES or not numbers.ndim:
             return None
-        # Other shapes are those of blocks.
+        # Other shapes are quantised in blocks.
         length = numbers.shape[axis] if -numbers.ndim <= axis < numbers.ndim else -1
         if any(x.size != 1 and x.shape != (length,) for x in (scale, zero)):
             return None
@@ -110,19 +110,19 @@ class _Graph:
         return None, None, 0
 
     def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Append a node."""
+        """Appends a node."""
         from onnx import helper
 
         made = helper.make_node(op, inputs, outputs, f"{outputs[0]}.{op}", **attributes)
         self.nodes.append(made)
 
     def part(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
+        """Appends a node and returns the name of its result."""
         self.add(op, inputs, [self.fresh(hint)], **attributes)
         return str(self.nodes[-1].output[0])
 
     def constant(self, values: np.ndarray, hint: str) -> str:
-        """Add a constant and return its name."""
+        """Adds a constant and returns its name."""
         from onnx import numpy_helper
 
         name = self.fresh(hint)
@@ -166,7 +166,7 @@ def _is(node: Any, op: str) -> bool:
 
 
 def _replaced(graph: _Graph, node: Any) -> bool:
-    """Append a node, or the replacement of a product; returns whether it was one."""
+    """Appends a node, or the replacement of a product; returns whether it was one."""
     attributes = {a.name: a for a in node.attribute}
     product = any(_is(node, op) for op in ("MatMul", "Gemm", "Conv"))
     weights = graph.weights(node.input[1]) if product else None

@@ -15,7 +15,7 @@ _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
-    """The axes of a window over images, and how many of the trailing pads do not count.
+    """The axes of an image window, and the number of trailing pads that do not count.
 
     Rounding up the size of the result (`ceil_mode`) adds these.
     """
@@ -37,7 +37,7 @@ def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Ax
 
 
 def given(node: OnnxNode, name: str, default: list[int]) -> list[int]:
-    """The numbers of an attribute, as many as there are by default."""
+    """The values of an attribute, which must be as many as the defaults."""
     values = [int(v) for v in node.attributes.get(name) or default]
     if len(values) != len(default):
         raise node.error(f"{name} must hold {len(default)} numbers, not {len(values)}")
@@ -67,7 +67,7 @@ def _axis(
     if node.attributes.get("ceil_mode", 0) and not mode.startswith("SAME"):
         outputs = -(-(size + before + after - reach) // stride) + 1
         if (outputs - 1) * stride >= size + before:
-            # The last window would start behind the image.
+            # The last window would start after the image.
             outputs -= 1
         more = max(0, (outputs - 1) * stride + reach - size - before - after)
     axis = Axis(size, kernel, stride, before, after + more, dilation)
@@ -85,7 +85,7 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
 
 
 def counted(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
-    """By position of the window: how many of its rows (columns) count.
+    """By window position, the number of its rows (columns) that count.
 
     With `include_pad`, padding counts, except what rounding up the output's size adds at the end.
     """
@@ -98,7 +98,7 @@ def counted(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
 
 
 def two(found: list[Axis]) -> tuple[Axis, Axis]:
-    """Rows and columns; one axis is that of the columns."""
+    """Row and column axis; a single axis is the column axis."""
     return (Axis(1, 1), found[0]) if len(found) == 1 else (found[0], found[1])
 
 

@@ -1,1 +1,1 @@
-"""The graph of a model in integers: operators on tensors, and their meaning (docs/network.md)."""
+"""The integer graph of a model: operators on tensors, and their semantics (docs/network.md)."""

@@ -19,7 +19,7 @@ from sw.dfg.operations import OPERATIONS
 
 Integers = npt.NDArray[np.int64]
 
-#: Operations that have a sign in Python and in texts.
+#: Operations with an infix sign in Python and in texts.
 SIGNS = {
     "add": "+",
     "sub": "-",
@@ -47,7 +47,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of 32 bits, signed."""
+    """A signed 32-bit number."""
 
     value: int
 
@@ -62,13 +62,14 @@ class Apply:
 
     operation: str
     operands: tuple[Expression, ...]
-    #: Operations, those that occur twice counted twice.
+    #: Number of operations, repeated ones counted each time.
     size: int = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", 1 + sum(size(x) for x in self.operands))
-        # Made once, of whole numbers: parts occur often, and hashes of texts differ from process to process.
+        # Computed once, from integers: subexpressions are shared widely, and string hashes differ between
+        # processes.
         object.__setattr__(self, "_hash", hash((int.from_bytes(self.operation.encode()), self.operands)))
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
@@ -84,11 +85,11 @@ class Apply:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table look-up; an index outside the table is an error, which those who build expressions exclude."""
+    """A table look-up. Whoever builds the expression must keep the index within the table."""
 
     table: tuple[int, ...]
     index: Expression
-    #: As those of `Apply`.
+    #: As in `Apply`.
     size: int = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
@@ -223,7 +224,7 @@ def _byte(rounded: Integers, packed: Integers) -> Integers:
     return byte - 256 * ((low < 0) & ((value < 0) | (high < 0)))
 
 
-#: Operations whose formula chooses, which arrays cannot, or needs more than 64 bits.
+#: Operations whose scalar formula branches, which arrays cannot, or needs more than 64 bits.
 _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "lt": np.less,
     "le": np.less_equal,
@@ -234,7 +235,7 @@ _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "min": np.minimum,
     "max": np.maximum,
     "select": lambda c, a, b: np.asarray(np.where(c != 0, a, b)),
-    # frexp is exact here: doubles hold 53 bits.
+    # frexp is exact here: doubles have 53 bits.
     "clz": lambda a: 32 - np.frexp((a & 0xFFFFFFFF).astype(np.float64))[1],
     "mul_shift_round": _rounded,
     "requantise": lambda a, b, c: _byte(_rounded(a, b, c), c),

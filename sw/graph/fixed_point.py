@@ -23,9 +23,9 @@ from sw.graph.requantise import apply, clamped
 _BITS = 30
 _MOST_FRACTION = 26
 _LEAST_FRACTION = 8
-#: Fractional bits of the lower of two words: two terms of 9 bits times as many fit a word.
+#: Fractional bits of the lower of two words: two terms of 9 bits with that many fit in a word.
 _LOWER = 20
-#: Candidates that are compared before it is given up.
+#: Most candidates compared before giving up.
 _TRIES = 24
 
 
@@ -39,7 +39,7 @@ class Term:
     factor: Fraction
 
 
-#: How terms become a rounded sum; None where a factor is out of range.
+#: Turns terms into a rounded sum; None if a factor is out of range.
 Way = Callable[[Sequence[Term]], Expression | None]
 
 
@@ -56,7 +56,7 @@ def factor(value: Fraction, fraction: int) -> tuple[int, int] | None:
 
 
 def most_fraction(terms: Sequence[Term], constant: float) -> int:
-    """Fractional bits with which no sum of the terms exceeds 31 bits."""
+    """Most fractional bits with which no sum of the terms exceeds 31 bits."""
     reach = sum(max(abs(t.low), abs(t.high)) * abs(float(t.factor)) for t in terms) + abs(constant) + 1
     return min(_MOST_FRACTION, _BITS - math.frexp(reach)[1])
 
@@ -161,10 +161,10 @@ def _candidates(terms: Sequence[Term], constant: Fraction) -> Iterator[Way]:
 
 
 def wide(terms: Sequence[Term], constant: Fraction, upper: int, snapped: int) -> Expression:
-    """A sum of up to two terms rounded half to even, from two words of fractional bits.
+    """A sum of up to two terms, rounded half to even, from two words of fractional bits.
 
-    The words hold `upper` and `_LOWER` fractional bits. What the lower word adds to the upper one is its
-    part above, and that anything is left. Its last `snapped` bits, where the rounding of the factors shows,
+    The words hold `upper` and `_LOWER` fractional bits. The lower word contributes to the upper one its
+    integer part and a sticky bit. Its last `snapped` bits, which contain the rounding errors of the factors,
     are rounded off before, so that ties remain ties.
     """
     parts = [round(t.factor * (1 << upper + _LOWER)) for t in terms]

@@ -14,17 +14,18 @@ import numpy as np
 from sw.graph.expression import Apply, Expression, Lookup, Number, evaluate
 from sw.graph.requantise import apply as applied
 
-#: The sign of a number, and everything else of it.
+#: The sign bit, and all other bits.
 SIGN, MAGNITUDE = -(1 << 31), (1 << 31) - 1
-#: Bits of the mantissa that are written down, and the one above them that is not.
+#: Stored bits of the mantissa, their mask, and the implicit leading bit.
 _BITS, _FRACTION, _ONE = 23, (1 << 23) - 1, 1 << 23
 _BIAS, _INFINITE = 127, 0x7F800000
-#: Zeros behind the mantissa of an operand of a sum: the lowest tells that something is lost.
+#: Guard bits behind the mantissa of a summand; the lowest one is sticky.
 _GUARD = 6
-#: 48/17 and 32/17 with 29 fractional bits start the reciprocal of a number from 0.5 to 1; three steps of
-#: Newton's method leave an error below 2^-26. What is subtracted makes it too small.
+#: 48/17 and 32/17 with 29 fractional bits give the initial estimate of the reciprocal of a number from 0.5 to
+#: 1. Three Newton steps leave an error below 2^-26. `_LESS` is subtracted so that the result is never too
+#: large.
 _START, _SLOPE, _STEPS, _LESS = round(48 / 17 * 2**29), round(32 / 17 * 2**29), 3, 8
-#: 2^(-i/256) with 30 fractional bits; log2(e) and log(2) with as many; the greatest power of e that counts.
+#: 2^(-i/256), log2(e) and log(2), each with 30 fractional bits; and the largest exponent of e that counts.
 _POWERS = tuple(min(round(2 ** (30 - i / 256)), (1 << 30) - 1) for i in range(256))
 _LOG2_E, _LOG_2, _FAR = round(2**30 / math.log(2)), round(2**30 * math.log(2)), 80.0
 
@@ -146,7 +147,7 @@ def total(x: Expression, y: Expression) -> Expression:
     mantissa = apply("mul_shift_round_even", apply("shr_logical", apply("shl", found, zeros), 1), 1, 7)
     exponent = apply("sub", apply("add", exponent, 1), zeros)
     sign = apply("select", apply("ge", a, b), x, y)
-    # Where nothing is left there are 32 zeros; two operands of 0 have an exponent that is too small.
+    # If nothing is left, there are 32 leading zeros; if both operands are 0, the exponent is too small.
     return _joined(mantissa, exponent, sign, apply("ge", apply("min", exponent, apply("sub", 31, zeros)), 0))
 
 
@@ -156,11 +157,11 @@ def _wide(magnitude: Expression) -> Expression:
 
 
 def _divided(x: Parts, y: Parts) -> tuple[Expression, Expression]:
-    """The quotient of mantissas times 2^24, or times 2^23 if it is at least 1, as the second result says."""
+    """The quotient of mantissas times 2^24 (2^23 if it is at least 1); the second result says which."""
     above = apply("ge", x.mantissa, y.mantissa)
     found = apply("mul_shift_round_even", x.mantissa, y.inverse, apply("add", above, 29))
     rest = apply("sub", apply("shl", x.mantissa, apply("sub", 24, above)), apply("mul", found, y.mantissa))
-    # The inverse is too small, if anything. A quotient of two mantissas is never a half.
+    # The inverse may only be too small. A quotient of two mantissas is never exactly a half.
     return apply("add", found, apply("gt", rest, apply("shr", y.mantissa, 1))), above
 
 
@@ -182,10 +183,11 @@ def steps(x: Expression, y: Parts) -> Expression:
 
 
 def _power(x: Expression, doubled: int) -> tuple[Expression, Expression, Expression]:
-    """E to the power of -|x|, or -2|x|, as 30 fractional bits and a shift to the right; and 1 over 1 + it."""
+    """Computes exp(-|x|) or exp(-2|x|): 30 fractional bits, a right shift, and the inverse of 1 plus it."""
     magnitude = apply("min", apply("and", x, MAGNITUDE), number(_FAR / (1 + doubled)))
     found = parts(magnitude)
-    # The power of 2, 24 fractional bits: whole ones are a shift, eight are looked up, 16 are a polynomial.
+    # Power of 2 with 24 fractional bits: the integer part is a shift, 8 bits a table look-up, 16 a
+    # polynomial.
     shift = apply("min", apply("sub", 156 - doubled, found.exponent), 63)
     bits = apply("mul_shift_round", found.mantissa, _LOG2_E, shift)
     table = Lookup(_POWERS, apply("and", apply("shr", bits, 16), 255))

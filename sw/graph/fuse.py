@@ -1,4 +1,4 @@
-"""Fuses operators: epilogues of products, chains of elementwise operators, copies."""
+"""Operator fusion: epilogues of products, chains of elementwise operators, copies."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from sw.graph.requantise import apply, clamped
 from sw.graph.tabulate import tabulated
 from sw.graph.views import covers, descending, repeats, reshaped, same_places, transposed
 
-#: Most operands, operations and tables of one operator; beyond, it stays two.
+#: Most operands, operations and tables of one operator; if more, the operators stay separate.
 MOST_OPERANDS = 5
 MOST_OPERATIONS = 64
-#: The same where operations that occur twice count twice: a value that is doubled again and again has 2^n,
-#: a sum in float32 some 500.
+#: The same with repeated operations counted each time. A value that is doubled n times has 2^n; a sum in
+#: float32 has some 500.
 MOST_SIZE = 1 << 14
 MOST_TABLES = 2
 
 
 def fused(network: Network) -> Network:
-    """The network with elementwise operators fused into producers if nothing else reads what is between."""
+    """The network with elementwise operators fused into producers whose result nothing else reads."""
     operators: list[Operator | None] = [*_renamed(list(network.operators), network)]
     uses = _Uses(operators)
     for place, operator in enumerate(operators):
         while operator is not None and (found := _into_producer(operator, uses, network)) is not None:
             producer, operator = found
-            # Both are one now, which stands where the later one stood.
+            # The merged operator takes the position of the later one.
             uses.replace(producer, None)
             uses.replace(place, operator)
     made = [_tabulated(operator, network) for operator in operators if operator is not None]
@@ -74,7 +74,7 @@ class _Uses:
             self._note(place, set.add)
 
     def replace(self, place: int, operator: Operator | None) -> None:
-        """Replace the operator at a position, or remove it."""
+        """Replaces the operator at a position, or removes it."""
         self._note(place, set.discard)
         self.operators[place] = operator
         self._note(place, set.add)
@@ -126,7 +126,7 @@ def _merged(
     match producer:
         case Elementwise(value=first, operands=operands):
             value, known = _substituted(reader, view, views, first, operands, 0)
-            # A copy is named after what it copies for, everything else after the first operator.
+            # A copy is named after its user, everything else after the first operator.
             named = reader if first == Argument(0) else producer
             merged: Operator = Elementwise(named.name, named.op, nodes, output, value, known)
         case MatrixProduct(epilogue=epilogue) | ImageConvolution(epilogue=epilogue):
@@ -148,7 +148,7 @@ def _aligned(
         return None
     if same_places(view, written):
         return reader.output, {v: v for v in reader.operands}
-    # Both go through the whole tensor: their axes are brought into its order, then into the producer's.
+    # Both cover the whole tensor: bring their axes to its order, then to the producer's.
     order, back = descending(view), descending(written)
     flat = transposed(written, back)
     if not (covers(transposed(view, order), tensor.shape) and covers(flat, tensor.shape)):
@@ -210,7 +210,7 @@ def _joined(value: Apply) -> Expression:
         case Apply("sub", (Apply("max", (Apply("min", (sum_, Number(high))), Number(low))), Number(less))):
             match sum_:
                 case Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))) if low <= high:
-                    # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+                    # Scaled sums are far from the limits of 32 bits, so nothing wraps.
                     return clamped(apply("add", scaled, zero - less), low - less, high - less)
     return value
 
@@ -224,7 +224,7 @@ def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
 
 
 def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
-    """Remove copies of whole tensors: writers and readers of the copied tensor use the copy."""
+    """Removes copies of whole tensors: writers and readers of the copied tensor use the copy."""
     fixed = {*network.inputs, *network.outputs}
     for place in range(len(operators) - 1, -1, -1):
         copy = operators[place]
@@ -272,7 +272,7 @@ def with_views(operator: Operator, change: Callable[[View], View]) -> Operator:
 
 
 def _pruned(network: Network, operators: Sequence[Operator]) -> Network:
-    """Remove operators whose results are never read, and tensors that nothing touches."""
+    """Removes operators whose results are never read, and unused tensors."""
     wanted, kept = set(network.outputs), []
     for operator in reversed(operators):
         if operator.output.tensor in wanted:

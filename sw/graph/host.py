@@ -1,4 +1,4 @@
-"""Operators that the host executes: the edges of a model, and what the machine cannot do."""
+"""Operators executed by the host: the edges of a model, and what the machine cannot do."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sw.graph.network import Operator, View
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-#: An attribute of ours: onnxruntime adds the products in 32 bits, where sums that leave them wrap.
+#: Our attribute: onnxruntime adds the products in 32 bits, so sums wrap when they overflow.
 SUMS = "sums_of_32_bits"
-#: Attributes of ours that ONNX does not know.
+#: Our attributes, unknown to ONNX.
 _OURS = ("opset", SUMS)
-#: The form of models for onnxruntime: the newest that the oldest one reads.
+#: IR version of models for onnxruntime: the newest that the oldest supported release reads.
 _IR_VERSION = 10
-#: Nodes that are kept ready. A small one takes some 100 KB and 0.3 ms to make.
+#: Most sessions kept. A small one takes about 100 KB and 0.3 ms to create.
 _SESSIONS = 1024
-#: Operators that draw numbers: two runs could not be compared.
+#: Operators that draw random numbers, so two runs could not be compared.
 _RANDOM = (
     "RandomNormal",
     "RandomNormalLike",
@@ -34,20 +34,21 @@ _RANDOM = (
     "Multinomial",
     "Bernoulli",
 )
-#: The greatest range that is quantised at run time.
+#: The largest range that can be quantised at run time.
 _WIDEST = 2.0**128
-#: The level of messages that onnxruntime writes by itself: what it refuses becomes an error of ours.
+#: Log level of onnxruntime's own messages: its errors are reported as ours.
 _FATAL = 4
 
 
 @dataclass(frozen=True)
 class HostOperator(Operator):
-    """A node of the model on arrays, as onnxruntime computes it.
+    """A node of the model, computed by onnxruntime on arrays.
 
     `node` is the serialised `NodeProto`. Its inputs are named `i0`, `i1`, ... for `operands` (an empty name
-    for a missing optional input), and its outputs `o0`, `o1`, ...; `result` selects the one that this
-    operator gives. `edge` marks quantisation of a model input and dequantisation of a model output, which
-    belong to passing tensors in and out. `reason` says why the machine does not execute another node.
+    for a missing optional input), and its outputs `o0`, `o1`, ...; `result` selects the output that this
+    operator returns. `edge` marks quantisation of a model input and dequantisation of a model output, which
+    are part of passing tensors in and out. For other nodes, `reason` says why the machine does not execute
+    them.
     """
 
     operands: tuple[View, ...]
@@ -63,9 +64,9 @@ class HostOperator(Operator):
         return self.operands
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The result for arrays of the operands.
+        """Computes the result for arrays of the operands.
 
-        Raises `InputError` where onnxruntime cannot compute it, or gives another shape than the import found.
+        Raises `InputError` if onnxruntime fails, or if the shape differs from the one inferred at import.
         """
         from onnx import NodeProto
 
@@ -103,7 +104,7 @@ def named_node(
     for name, value in attributes.items():
         if name in _OURS:
             continue
-        # Lists without elements do not say what they are of.
+        # An empty list does not tell the type of its elements.
         empty = isinstance(value, Sequence) and not len(value) and not isinstance(value, str)
         kind = int(known[name].type.value) if name in known else AttributeProto.INTS
         made.attribute.append(helper.make_attribute(name, value, attr_type=kind if empty else None))
@@ -135,7 +136,7 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
     made = _session(node.SerializeToString(), opset, kinds, name)
     try:
         found = made.run(None, {n: np.asarray(a, order="C") for n, a in arrays.items()})
-    except Exception as error:  # the library raises errors of any type
+    except Exception as error:  # the library raises errors of many types
         raise InputError(f"{name}: onnxruntime cannot compute it: {_reason(error)}") from None
     for x in found:
         if not isinstance(x, np.ndarray | np.generic):
@@ -144,7 +145,7 @@ def run_node(node: NodeProto, opset: int, arrays: Mapping[str, np.ndarray], name
 
 
 def check_node(node: NodeProto, opset: int, elements: Sequence[str], result: str, name: str) -> None:
-    """Raise `InputError` for a node that onnxruntime cannot execute on these types and with such a result."""
+    """Raises `InputError` if onnxruntime cannot execute a node with these types of operands and result."""
     for element in (*elements, result):
         strings = np.dtype(element).kind == "O"
         if strings or np.dtype(element).isbuiltin != 1:
@@ -159,7 +160,7 @@ def check_node(node: NodeProto, opset: int, elements: Sequence[str], result: str
 
 @functools.lru_cache(maxsize=_SESSIONS)
 def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: str) -> Any:
-    """The node as a model of its own in onnxruntime, without rewriting, for operands of any shape."""
+    """An onnxruntime session for the node as a model of its own, not rewritten, with open shapes."""
     from onnx import NodeProto, helper
 
     proto = NodeProto.FromString(node)
@@ -184,7 +185,7 @@ def _session(node: bytes, opset: int, kinds: tuple[tuple[str, str], ...], name: 
 
 
 def session(model: Any) -> Any:
-    """An `onnx.ModelProto` in onnxruntime, not rewritten, on one thread; raises what the library raises."""
+    """A single-threaded onnxruntime session for a model, not rewritten; raises the library's errors."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -198,6 +199,6 @@ def session(model: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The message of onnxruntime in one short line, without its numbers."""
+    """The message of onnxruntime as one short line, without its numbers."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0].removeprefix("[ONNXRuntimeError] : ").partition(" : ")[2][:110] or lines[0][:110]

@@ -15,7 +15,7 @@ from sw.graph.network import Network, Operator
 
 @dataclass(frozen=True)
 class Island:
-    """Operators that the host executes between programs of the machine.
+    """Operators that the host executes between two programs of the machine.
 
     `taken` are the tensors it reads that the machine computed, and `given` those it computes and the machine
     reads, both with their sizes in bytes.
@@ -26,7 +26,7 @@ class Island:
     given: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """One entry of `islands` in the JSON of a run."""
+        """An entry of `islands` in a run's JSON."""
         return {
             "operators": [o.name for o in self.operators],
             "taken": dict(self.taken),
@@ -36,7 +36,7 @@ class Island:
 
 
 def told(found: Sequence[Island]) -> list[str]:
-    """One line on the cost of islands; nothing without islands."""
+    """One line on the cost of islands; empty without islands."""
     if not found:
         return []
     count = sum(len(island.operators) for island in found)
@@ -50,9 +50,9 @@ def told(found: Sequence[Island]) -> list[str]:
 
 
 def gathered(network: Network) -> Network:
-    """The network with host and machine operators in as few groups as dependences allow.
+    """Reorders the network so that host and machine operators form as few groups as dependences allow.
 
-    An operator belongs to the first group of its side after everything that it needs, so no order has fewer.
+    Each operator goes to the first group of its side after everything it needs, so no order has fewer groups.
     Quantisation of inputs comes first, and dequantisation of outputs last.
     """
     first, second = (_groups(network, host_first) for host_first in (True, False))
@@ -71,8 +71,8 @@ def gathered(network: Network) -> Network:
 
 
 def _sides(network: Network) -> list[str]:
-    """The side of edge operators: first, last, or inner if they are no edges; nothing for other operators."""
-    # What operators read that do not come last.
+    """The side of each edge operator: "first", "last" or "inner" (no edge after all); else empty."""
+    # Tensors read by operators that are not last.
     read: set[str] = set()
     last: set[int] = set()
     for place in reversed(range(len(network.operators))):
@@ -81,7 +81,7 @@ def _sides(network: Network) -> list[str]:
             last.add(place)
         else:
             read.update(view.tensor for view in operator.inputs)
-    # What the host can compute before the machine starts.
+    # Tensors that the host can compute before the machine starts.
     early = {*network.inputs, *(n for n, t in network.tensors.items() if t.constant is not None)}
     found = []
     for place, operator in enumerate(network.operators):
@@ -97,7 +97,7 @@ def _edge(operator: Operator) -> bool:
 
 
 def _inner(operator: Operator) -> Operator:
-    """An operator between others of the machine, which is not an edge of the model."""
+    """Turns an edge operator into an ordinary host operator between others of the machine."""
     assert isinstance(operator, HostOperator)
     return dataclasses.replace(operator, edge=False, reason="what it computes in float32 is quantised again")
 
@@ -108,7 +108,7 @@ def _groups(network: Network, host_first: bool) -> list[int]:
     written: dict[str, int] = {}
     touched: dict[str, int] = {}
     for operator in network.operators:
-        # Behind what wrote what it reads, and behind everybody who saw the place that it writes before.
+        # After the writers of what it reads, and after all earlier users of the tensor it writes.
         before = [written.get(view.tensor, 0) for view in operator.inputs]
         before.append(touched.get(operator.output.tensor, 0))
         group = max(before)
@@ -123,9 +123,9 @@ def _groups(network: Network, host_first: bool) -> list[int]:
 
 
 def islands(network: Network, operators: Sequence[Operator | Any]) -> tuple[Island, ...]:
-    """The islands of operators in execution order; edges alone do not count.
+    """The islands of operators in execution order; edges alone are not islands.
 
-    Everything that is not an operator of the host counts as the machine's.
+    Everything that is not a host operator counts as the machine's.
     """
     made_by_host = {o.output.tensor for o in network.operators if isinstance(o, HostOperator)}
     by_machine = {o.output.tensor for o in network.operators if not isinstance(o, HostOperator)}

@@ -1,7 +1,7 @@
 """A network: integer tensors, and operators in execution order.
 
-Every operator reads tensors through views and writes one tensor through a view, so that reshapes, transposes
-and slices cost nothing. `Operator.reference` defines the meaning of an operator. Operators that take part in
+Every operator reads tensors through views and writes one tensor through a view, so reshapes, transposes
+and slices cost nothing. `Operator.reference` defines an operator's semantics. Operators that take part in
 fusion are here, the others in `sw.operators`.
 """
 
@@ -20,22 +20,22 @@ from sw.graph.accuracy import Accuracy
 from sw.graph.expression import Expression, evaluate
 from sw.patches import Axis
 
-#: Types of elements that the machine computes with.
+#: Element types with which the machine computes.
 ELEMENTS = ("int8", "uint8", "int32")
-#: Types that the machine moves bit for bit, as words of the types beside them.
+#: Types that the machine moves bit for bit, with the word type used for each.
 WORDS = {"float32": "int32", "uint32": "int32", "bool": "uint8"}
 
 
 def word(element: str) -> str:
-    """The type as which the machine sees elements."""
+    """The type under which the machine handles an element type."""
     return WORDS.get(element, element)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor: `element` is the NumPy name of its type; `constant` its elements, if the model holds them.
+    """A tensor: `element` is the NumPy name of its type; `constant` holds its elements if the model does.
 
-    Types that are in neither `ELEMENTS` nor `WORDS` occur only between operators of the host.
+    Types in neither `ELEMENTS` nor `WORDS` occur only between host operators.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Tensor:
 class View:
     """A tensor as an array of another shape: element [i, j, ...] is element `offset + i*strides[0] + ...`.
 
-    Elements of the tensor are counted row by row. A stride of 0 repeats an axis.
+    Elements of the tensor are numbered in row-major order. A stride of 0 repeats an axis.
     """
 
     tensor: str
@@ -68,20 +68,20 @@ class View:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The smallest and the largest number of its elements in the tensor."""
+        """The smallest and largest element number."""
         ends = [(count - 1) * stride for count, stride in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(e for e in ends if e < 0), self.offset + sum(e for e in ends if e > 0)
 
     @property
     def numbers(self) -> np.ndarray:
-        """The numbers of its elements in the tensor."""
+        """Element numbers in the tensor."""
         found = np.asarray(self.offset)
         for size, stride in zip(self.shape, self.strides, strict=True):
             found = found[..., None] + stride * np.arange(size)
         return found
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """The view of an array that holds the tensor (read only)."""
+        """Applies the view to an array that holds the tensor (read only)."""
         flat = np.ascontiguousarray(array).reshape(-1)[self.offset :]
         size = flat.itemsize
         found: np.ndarray = np.lib.stride_tricks.as_strided(
@@ -90,7 +90,7 @@ class View:
         return found
 
     def write(self, array: np.ndarray, values: np.ndarray) -> None:
-        """Set the elements in a contiguous array of the tensor; words of the machine keep their bits."""
+        """Writes values through the view to a contiguous array of the tensor; words keep their bits."""
         flat = array.reshape(-1)[self.offset :]
         if values.dtype == np.int32 and flat.dtype == np.float32:
             values = values.view(np.float32)
@@ -99,7 +99,7 @@ class View:
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of an array row by row."""
+    """Row-major strides."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -110,7 +110,7 @@ def whole(tensor: Tensor) -> View:
 
 @dataclass(frozen=True)
 class Operator(ABC):
-    """The common part of all operators: name, the model's operator and nodes, and the result.
+    """Common part of all operators: name, the model's operator and nodes, and the result.
 
     `output.strides` must not repeat an element.
     """
@@ -123,16 +123,16 @@ class Operator(ABC):
     @property
     @abstractmethod
     def inputs(self) -> tuple[View, ...]:
-        """All views that it reads."""
+        """All views it reads."""
 
     @abstractmethod
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The result, bit for bit, for arrays of the `inputs`; it has the shape of the output."""
+        """Computes the exact result for arrays of the `inputs`, in the output's shape."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The function applied to each sum of a product before it is stored.
+    """Function applied to each sum of a product before it is stored.
 
     In `value`, operand 0 is the sum, int32; operand i + 1 is `operands[i]`, a view of the output's shape.
     """
@@ -145,7 +145,7 @@ class Epilogue:
 class MatrixProduct(Operator):
     """C[..., m, n] = epilogue(sum over k of (A[..., m, k] - zero_a) (B[..., k, n] - zero_b)).
 
-    A and B have the batch axes of the output, repeated with a stride of 0 where they broadcast. Elements of A
+    A and B have the batch axes of the output; broadcast axes have a stride of 0. Elements of A
     and B are int8 or uint8. Without epilogue the output is int32.
     """
 
@@ -161,7 +161,7 @@ class MatrixProduct(Operator):
         return (self.a, self.b, *(self.epilogue.operands if self.epilogue else ()))
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Sums that wrap at 32 bits as the machine's do, through the epilogue.
+        """Sums that wrap at 32 bits, as on the machine, through the epilogue.
 
         Computed in float64, which is exact here: no sum reaches 2^53 for depths below 1.3e11.
         """
@@ -174,8 +174,8 @@ class MatrixProduct(Operator):
 class ImageConvolution(Operator):
     """Y[n, o, r, c] = epilogue(sum of (W[o, i, kr, kc] - zero_w) (X[n, g*I + i, y, x] - zero_x)).
 
-    X is [images, channels, rows, columns], W [output channels, channels / groups, kernel rows, kernel
-    columns]; pixels outside of the image count as `zero_x`. The output has four axes.
+    X is [images, channels, rows, columns], W is [output channels, channels / groups, kernel rows, kernel
+    columns]; pixels outside the image count as `zero_x`. The output has four axes.
     """
 
     x: View
@@ -229,9 +229,9 @@ class Elementwise(Operator):
 class Network:
     """Operators in order, tensors by name, inputs and outputs.
 
-    `inputs` and `outputs` are tensor names, in the model's order. `ranges` holds the range (least and
-    greatest number) that the first quantisation of a float input covers. `accuracy` holds the accuracy of
-    tensors in fixed point, and of what is quantised after them.
+    `inputs` and `outputs` are tensor names, in the model's order. `ranges` holds the range (smallest and
+    largest number) covered by the first quantisation of a float input. `accuracy` holds the accuracy of
+    fixed-point tensors, and of what is quantised from them.
     """
 
     name: str
@@ -260,7 +260,7 @@ class Network:
                 raise InputError(f"output {name!r} is written by no operator")
 
     def _inside(self, operator: Operator, view: View) -> None:
-        """Check that a view stays inside its tensor."""
+        """Checks that a view stays inside its tensor."""
         if view.elements == 0:
             raise InputError(f"{operator.name}: a view of {view.tensor!r} has no elements")
         low, high = view.reach

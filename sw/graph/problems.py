@@ -1,4 +1,4 @@
-"""Matrix products and convolutions as networks of one operator, whose sums are stored as they are."""
+"""Matrix products and convolutions as networks of one operator without epilogue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sw.problem import Product
 
 
 def network_of(problem: Product | Convolution, name: str = "matmul") -> Network:
-    """The network that computes `C` from `A` and `B`; of a convolution, A are weights and B images."""
+    """The network that computes C from A and B; for a convolution, A are the weights and B the images."""
     a = Tensor("A", problem.shape_a, problem.type_a)
     b = Tensor("B", problem.shape_b, problem.type_b)
     c = Tensor("C", problem.shape_c, "int32")

@@ -14,9 +14,9 @@ from sw.graph.network import Network, Operator, Tensor
 def run(
     network: Network, inputs: Mapping[str, np.ndarray], *, everything: bool = False
 ) -> dict[str, np.ndarray]:
-    """The outputs of a network, or with `everything` all its tensors that are computed, by name.
+    """Computes the outputs of a network, or with `everything` all its computed tensors, by name.
 
-    Raises `InputError` for inputs that are missing, unknown or of another type or shape.
+    Raises `InputError` for an input that is missing or unknown, or has another type or shape.
     """
     check_inputs(network, inputs)
     arrays = {**{n: t.constant for n, t in network.tensors.items() if t.constant is not None}, **inputs}
@@ -29,7 +29,7 @@ def run(
 
 
 def result_of(operator: Operator, network: Network, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The result of an operator; raises `InputError` if the host's result has another type."""
+    """Computes the result of an operator. Raises `InputError` if the host's result has another type."""
     result = operator.reference([view.of(arrays[view.tensor]) for view in operator.inputs])
     element = network.tensors[operator.output.tensor].element
     if isinstance(operator, HostOperator) and str(result.dtype) != element:
@@ -37,12 +37,12 @@ def result_of(operator: Operator, network: Network, arrays: Mapping[str, np.ndar
             f"{operator.name} ({operator.op}): onnxruntime gives a result of {result.dtype} where the model "
             f"has {element}"
         )
-    # Words of the machine that are float32 keep their bits.
+    # The machine's words for float32 keep their bits.
     return result.view(np.float32) if element == "float32" and result.dtype == np.int32 else result
 
 
 def check_inputs(network: Network, inputs: Mapping[str, np.ndarray]) -> None:
-    """Raise `InputError` unless exactly the network's inputs are there, with their types and shapes."""
+    """Raises `InputError` unless exactly the network's inputs are given, with their types and shapes."""
     for name, array in inputs.items():
         if name not in network.inputs:
             known = ", ".join(network.inputs) or "none"
@@ -61,7 +61,7 @@ def check_inputs(network: Network, inputs: Mapping[str, np.ndarray]) -> None:
 
 
 def check_numbers(name: str, array: np.ndarray, readers: Iterable[str]) -> None:
-    """Raise `InputError` for an input with NaN that one of these operators quantises."""
+    """Raises `InputError` for an input with NaN that one of these operators quantises."""
     if array.dtype.kind != "f" or not any(op.endswith("QuantizeLinear") for op in readers):
         return
     for place in np.argwhere(np.isnan(array))[:1].tolist():
@@ -69,10 +69,10 @@ def check_numbers(name: str, array: np.ndarray, readers: Iterable[str]) -> None:
 
 
 def random_inputs(network: Network, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Random inputs, determined by the state of `rng`: integers over the range of their type.
+    """Draws random inputs from `rng`: integers over the range of their type.
 
-    32-bit numbers are drawn from -2^15 to 2^15 - 1. Float32 is drawn over the range that `network.ranges`
-    gives, which is what the first quantisation of an input covers, or over -1 to 1 if it is not known.
+    32-bit integers are drawn from -2^15 to 2^15 - 1. Float32 is drawn over the range in `network.ranges`,
+    which the first quantisation of the input covers, or over -1 to 1 if it is unknown.
     """
     return {name: _drawn(network.tensors[name], network.ranges.get(name), rng) for name in network.inputs}
 

@@ -14,16 +14,16 @@ import numpy as np
 from sw.dtypes import INT8, INT32, UINT8
 from sw.graph.expression import Apply, Expression, Lookup, Number
 
-#: Types of tensors with their least and greatest value.
+#: Smallest and largest value of each tensor type.
 LIMITS = {t.name: t.limits for t in (INT8, UINT8, INT32)}
-#: Results from here on are beyond every type of 8 bits, whatever the zero point.
+#: Results of this magnitude exceed every 8-bit type, whatever the zero point.
 _BEYOND = 1 << 10
 _MOST_RESULT = 1 << 30
 _MOST_SHIFT = 63
 
 
 def apply(operation: str, *operands: Expression | int) -> Expression:
-    """An operation on expressions and numbers, numbers folded where that leaves fewer operations."""
+    """Applies an operation to expressions and numbers; folds numbers if that leaves fewer operations."""
     found = tuple(Number(x) if isinstance(x, int) else x for x in operands)
     if operation in ("add", "sub", "shl", "shr") and found[1] == Number(0):
         return found[0]
@@ -54,7 +54,7 @@ def clamped(value: Expression, low: int, high: int) -> Expression:
 
 
 def wrapped(value: Expression, element: str) -> Expression:
-    """The value after a result is stored as a type and read again."""
+    """The value after storing it as a type and reading it back."""
     if element in ("int32", "uint32"):
         return value
     if element == "uint8":
@@ -64,9 +64,9 @@ def wrapped(value: Expression, element: str) -> Expression:
 
 @dataclass(frozen=True)
 class Multiplier:
-    """Scales as numbers of the machine: mantissas * 2^-shifts, exactly, arrays of the scales' shape.
+    """Scales as numbers of the machine: mantissas * 2^-shifts, exact; arrays of the scales' shape.
 
-    `limit` is the greatest magnitude that a sum may have so that no result leaves 32 bits.
+    `limit` is the largest magnitude of a sum for which every result fits in 32 bits.
     """
 
     mantissa: np.ndarray
@@ -75,20 +75,20 @@ class Multiplier:
 
 
 def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
-    """Mantissas and shifts of float32 scales for sums up to `greatest` in magnitude.
+    """Mantissas and shifts of float32 scales, for sums up to `greatest` in magnitude.
 
     All shifts are equal if the mantissas then still fit. Scales so large that every nonzero sum exceeds the
-    type are replaced by equivalent smaller ones; so are those so small that every result is 0.
+    type are replaced by equivalent smaller ones; scales so small that every result is 0 are replaced too.
     """
     fractions, exponents = np.frexp(np.clip(np.asarray(scale, np.float64), -(2.0**20), 2.0**20))
     mantissa = np.rint(np.ldexp(fractions, 24)).astype(np.int64)
     shift = 24 - exponents.astype(np.int64)
-    # 2^31 * 2^24 * 2^-63 is 2^-8, which rounds to 0 as anything smaller does.
+    # 2^31 * 2^24 * 2^-63 is 2^-8, which rounds to 0, as everything smaller does.
     mantissa = np.where(shift > _MOST_SHIFT, 0, mantissa)
     shift = np.clip(shift, 0, _MOST_SHIFT)
     common = int(shift[mantissa != 0].max(initial=0))
     more = np.where(mantissa == 0, 0, common - shift)
-    # Mantissas have 24 bits, so nothing leaves 64.
+    # Mantissas have 24 bits, so nothing exceeds 64.
     raised = mantissa << np.minimum(more, 32)
     if np.abs(raised).max(initial=0) < 1 << 31:
         mantissa, shift = raised, np.full_like(shift, common)
@@ -98,7 +98,7 @@ def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
 
 
 def _reduced(mantissa: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mantissas without common powers of two."""
+    """Removes common powers of two from the mantissas."""
     common = int(np.bitwise_or.reduce(mantissa, axis=None)) if mantissa.size else 0
     twos = min((common & -common).bit_length() - 1, int(shift.min(initial=63))) if common else 0
     return mantissa >> twos, shift - twos

@@ -1,7 +1,7 @@
-"""Turns functions of one byte into tables; for example, the swish of an 8-bit sum is one look-up.
+"""Turns functions of one byte into tables; for example, the swish of an 8-bit sum becomes one look-up.
 
-`tabulated` extends existing tables: operators keep the same number of tables, with fewer operations.
-`with_tables` turns all products of bytes into tables, for fabrics with enough of them.
+`tabulated` extends existing tables: operators keep their number of tables and need fewer operations.
+`with_tables` turns all products of bytes into tables, for fabrics with many table memories.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sw.graph.expression import (
 )
 from sw.graph.requantise import LIMITS, apply
 
-#: Products that are rounded.
+#: Rounded products.
 PRODUCTS = ("mul_shift_round", "mul_shift_round_even")
-#: Values that a table may tell apart: a byte's.
+#: Entries of a table: the values of a byte.
 VALUES = 256
 
 
 def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
-    """An expression with functions of one byte as tables, where that saves operations.
+    """Replaces functions of one byte by tables if that saves operations.
 
-    `elements` are the types of the operands. A byte is an 8-bit operand, or a value that is limited to at
-    most 256 adjacent numbers.
+    `elements` are the types of the operands. A byte is an 8-bit operand, or a value limited to at most 256
+    consecutive integers.
     """
     found, given = _shifted(value), value
     for byte, low, high in list(_bytes(found, elements)):
@@ -44,7 +44,7 @@ def tabulated(value: Expression, elements: Sequence[str]) -> Expression:
 
 
 def with_tables(value: Expression, elements: Sequence[str]) -> Expression:
-    """An expression in which products that depend on one byte only are looked up.
+    """Replaces products that depend on one byte only by look-ups.
 
     `elements` are the types of the operands.
     """
@@ -58,7 +58,7 @@ def _is_product(e: Expression) -> bool:
 
 
 def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Expression, int, int]]:
-    """Parts of an expression that have few values, with their range, operands before users."""
+    """Yields subexpressions with few values, with their range, operands before users."""
     for e in walk(value):
         match e:
             case Argument(index) if elements[index] in LIMITS and elements[index] != "int32":
@@ -68,7 +68,7 @@ def _bytes(value: Expression, elements: Sequence[str]) -> Iterator[tuple[Express
 
 
 def _shifted(value: Expression) -> Expression:
-    """An expression that adds numbers behind limits where it has the value with such limits already."""
+    """Rewrites additions after a clamp as the clamped value that the expression already contains."""
     parts = set(walk(value))
 
     def shifted(e: Expression) -> Expression | None:
@@ -99,12 +99,12 @@ def _reach(scaled: Apply) -> int:
 def _of_byte(
     value: Expression, byte: Expression, low: int, high: int, index: Expression | None
 ) -> Expression:
-    """The expression with each of the largest functions of this byte that contain a table as one table."""
+    """Replaces each maximal function of this byte that contains a table by one table."""
     return _looked_up(value, byte, low, high, lambda e: isinstance(e, Lookup), index)
 
 
 def _indices(byte: Expression, low: int) -> tuple[Expression | None, ...]:
-    """The indices that tables of a byte may have: from zero first, which a quantiser makes in one step."""
+    """Possible table indices for a byte: first counted from zero, which a quantiser computes in one step."""
     from_zero = _from_zero(byte, low) if low < 0 else None
     return (None,) if from_zero is None else (from_zero, None)
 
@@ -117,7 +117,7 @@ def _looked_up(
     wanted: Callable[[Expression], bool],
     index: Expression | None = None,
 ) -> Expression:
-    """The expression with each of the largest functions of this byte that contain a wanted part as one table.
+    """Replaces each maximal function of this byte that contains a wanted part by one table.
 
     `index` is the byte minus `low`; without it, the byte's lowest eight bits are the index.
     """
@@ -139,7 +139,7 @@ def _looked_up(
 
 
 def _table(function: Expression, byte: Expression, low: int, high: int, index: Expression | None) -> Lookup:
-    """The words of a function of a byte, by `index` or by the byte's lowest eight bits."""
+    """The table of a function of a byte, looked up by `index` or by the byte's lowest eight bits."""
     given = np.arange(low, high + 1)
     if index is not None:
         place, size = given - low, high - low + 1
@@ -153,7 +153,7 @@ def _table(function: Expression, byte: Expression, low: int, high: int, index: E
 
 
 def _from_zero(byte: Expression, low: int) -> Expression | None:
-    """A limited value minus its minimum, as cheap as the value; None if there is none."""
+    """A limited value minus its minimum, at the cost of the value itself; None if there is no such form."""
     match byte:
         case Apply("max", (Apply("min", (inner, Number(high))), Number(low))):
             zero = 0

@@ -1,4 +1,4 @@
-"""A network as text: one line per operator."""
+"""Prints a network as text, one line per operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sw.graph.network import (
 
 
 def text(network: Network) -> str:
-    """Inputs, outputs, and the operators in order with their shapes, nodes and what is fused into them."""
+    """Inputs, outputs, and the operators in order with their shapes, nodes and fused operators."""
     lines = [f"network {network.name}"]
     for kind, names in (("input", network.inputs), ("output", network.outputs)):
         lines += [f"  {kind} {_typed(network.tensors[name])}" for name in names]
@@ -28,7 +28,7 @@ def text(network: Network) -> str:
 
 
 def line(operator: Operator, network: Network) -> str:
-    """One operator: name, operator, result, operands, nodes, epilogue."""
+    """One operator: name, kind, result, operands, nodes, epilogue."""
     where = ""
     if isinstance(operator, HostOperator):
         where = " on the host (edge)" if operator.edge else " on the host"
@@ -45,7 +45,7 @@ def line(operator: Operator, network: Network) -> str:
 
 
 def _expression(operator: Operator) -> Expression | None:
-    """What is computed for each element of the result, where there is such an expression."""
+    """The expression computed for each element of the result, if there is one."""
     match operator:
         case Elementwise(value=value):
             return value

@@ -1,4 +1,4 @@
-"""Composes views: reshapes, transposes, slices and repeats that move no element."""
+"""Composes views: reshapes, transposes, slices and repeats that move no data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sw.graph.network import View, dense
 
 
 def reshaped(view: View, shape: Sequence[int]) -> View | None:
-    """The elements in the same order as an array of another shape; None where no strides say that."""
+    """The elements in the same order in another shape; None if strides cannot express it."""
     shape = tuple(int(s) for s in shape)
     if math.prod(shape) != view.elements:
         raise ValueError(f"{view.elements} elements cannot be an array of shape {list(shape)}")
@@ -35,7 +35,7 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
 
 
 def strided(tensor: str, numbers: np.ndarray) -> View | None:
-    """The elements of a tensor that have these numbers; None where no strides say that."""
+    """The elements of a tensor with these numbers as a view; None if strides cannot express it."""
     first = int(numbers.flat[0])
     strides = [
         int(np.take(numbers, min(1, n - 1), axis).flat[0]) - first for axis, n in enumerate(numbers.shape)
@@ -45,7 +45,7 @@ def strided(tensor: str, numbers: np.ndarray) -> View | None:
 
 
 def plain(view: View) -> View:
-    """The same elements; axes of size 1 have the stride that goes on from the axis behind them."""
+    """The same elements; axes of size 1 get the stride that continues the next axis."""
     strides: list[int] = []
     for axis in reversed(range(len(view.shape))):
         following = strides[0] * view.shape[axis + 1] if strides else 1
@@ -54,7 +54,7 @@ def plain(view: View) -> View:
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Axes as (size, stride) without those of size 1, neighbours made one where one stride serves both."""
+    """Axes as (size, stride) without those of size 1; neighbours that one stride covers are merged."""
     groups: list[tuple[int, int]] = []
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:
@@ -67,14 +67,14 @@ def _merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int
 
 
 def transposed(view: View, order: Sequence[int]) -> View:
-    """Axes in another order, as NumPy's `transpose`."""
+    """Permutes the axes, like NumPy's `transpose`."""
     return View(
         view.tensor, tuple(view.shape[a] for a in order), tuple(view.strides[a] for a in order), view.offset
     )
 
 
 def sliced(view: View, axis: int, start: int, count: int, step: int = 1) -> View:
-    """`count` elements of an axis from `start` on; steps may be negative."""
+    """Selects `count` elements of an axis from `start` on; the step may be negative."""
     shape, strides = list(view.shape), list(view.strides)
     offset = view.offset + start * strides[axis]
     shape[axis], strides[axis] = count, strides[axis] * step
@@ -82,7 +82,7 @@ def sliced(view: View, axis: int, start: int, count: int, step: int = 1) -> View
 
 
 def broadcast(view: View, shape: Sequence[int]) -> View:
-    """The view repeated to a shape, as NumPy's `broadcast_to`."""
+    """Repeats the view to a shape, like NumPy's `broadcast_to`."""
     shape = tuple(int(s) for s in shape)
     np.broadcast_shapes(view.shape, shape)
     more = len(shape) - len(view.shape)
@@ -94,7 +94,7 @@ def broadcast(view: View, shape: Sequence[int]) -> View:
 
 
 def repeats(view: View) -> bool:
-    """Whether an element occurs more than once; overlaps that only strange strides make count as repeats."""
+    """Whether an element may occur more than once; unusual overlapping strides count as repeats."""
     reach = 0
     for stride, size in sorted((abs(stride), size) for size, stride in _merged(view.shape, view.strides)):
         if stride <= reach:
@@ -104,7 +104,7 @@ def repeats(view: View) -> bool:
 
 
 def same_places(a: View, b: View) -> bool:
-    """Whether two views give the same elements at the same indices."""
+    """Whether two views have the same elements at the same indices."""
     return (
         a.tensor == b.tensor
         and a.offset == b.offset
@@ -114,7 +114,7 @@ def same_places(a: View, b: View) -> bool:
 
 
 def descending(view: View) -> tuple[int, ...]:
-    """An order of the axes in which strides fall; axes of size 1 come first."""
+    """A permutation that sorts the strides in descending order; axes of size 1 come first."""
     return tuple(
         sorted(
             range(len(view.shape)),
@@ -124,7 +124,7 @@ def descending(view: View) -> tuple[int, ...]:
 
 
 def covers(view: View, shape: tuple[int, ...]) -> bool:
-    """Whether the view gives every element of a tensor of that shape once, in the tensor's order."""
+    """Whether the view has every element of a tensor of that shape once, in row-major order."""
     flat = reshaped(view, (view.elements,))
     return (
         view.offset == 0

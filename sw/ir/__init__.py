@@ -1,7 +1,7 @@
-"""The tile program: the one text form for everything between tiling and warps (docs/ir.md).
+"""Tile programs: the text form used by every compiler step from tiling to warps (docs/ir.md).
 
-`parse_program` and `parse_expr` read it, `str` writes it; both directions are inverse to each other.
-`load_program` reads and checks a file, `sw.ir.builder` makes programs from Python, `sw.ir.mlir` exports them.
+`parse_program` and `parse_expr` read it and `str` writes it; text and data round-trip exactly.
+`load_program` reads and checks a file, `sw.ir.builder` builds programs in Python, `sw.ir.mlir` exports them.
 """
 
 from sw.ir.check import check, problems

@@ -7,7 +7,7 @@
         b.instruction("touch", read=a[i], write=a[0:4], label="t")
     program = b.build()
 
-Constants are folded on the way, and nothing else is: passes do the rest.
+The builder folds constants; every other simplification is left to the passes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Scalar = Expr | int
 
 
 def expression(value: Scalar) -> Expr:
-    """The expression of an expression, whole number or truth value."""
+    """Converts an expression, integer, or truth value to an expression node."""
     if isinstance(value, Expr):
         return value
     return truth(value) if isinstance(value, bool) else const(value)
@@ -46,14 +46,14 @@ def expression(value: Scalar) -> Expr:
 
 @dataclass(frozen=True)
 class BufferValue:
-    """A buffer; indexing it as in the text gives regions."""
+    """A buffer that can be indexed as in the text form; the result is a region."""
 
     declared: Buffer
 
     def __getitem__(self, index: object) -> Region:
-        """The region of slices and single indices, one per dimension; the rest is taken whole.
+        """Returns the region for slices and single indices; dimensions without an index are taken whole.
 
-        Raises `IndexError` for too many, `TypeError` for a slice with a step.
+        Raises `IndexError` if there are too many indices, `TypeError` for a slice with a step.
         """
         given = list(index) if isinstance(index, tuple) else [index]
         shape = self.declared.shape
@@ -80,7 +80,7 @@ Place = Access | BufferValue
 
 @dataclass
 class ProgramBuilder:
-    """A program in the making; names that are not given are made up."""
+    """A tile program under construction. Names that the caller does not give are generated."""
 
     name: str
     parameters: list[Parameter] = field(default_factory=list)
@@ -90,7 +90,7 @@ class ProgramBuilder:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def parameter(self, name: str, low: int = LOW, high: int = HIGH) -> Var:
-        """An integer parameter with values from `low` up to, not including, `high`."""
+        """Declares an integer parameter with values in `low <= value < high`."""
         self._taken.add(name)
         self.parameters.append(Parameter(name, Type(Kind.INT, low, high)))
         return Var(name, self.parameters[-1].type)
@@ -98,13 +98,13 @@ class ProgramBuilder:
     def buffer(
         self, name: str, *sizes: Scalar, element: str = "int8", space: str | None = None
     ) -> BufferValue:
-        """A buffer of so many elements in each dimension."""
+        """Declares a buffer; `sizes` are its numbers of elements per dimension."""
         self._taken.add(name)
         self.buffers.append(Buffer(name, tuple(expression(size) for size in sizes), element, space))
         return BufferValue(self.buffers[-1])
 
     def fresh(self, stem: str) -> str:
-        """A name that is not taken yet, and now is."""
+        """Returns an unused name that starts with `stem`, and reserves it."""
         while True:
             number = self._numbers.get(stem, 0)
             self._numbers[stem] = number + 1
@@ -113,7 +113,7 @@ class ProgramBuilder:
                 return f"{stem}{number}"
 
     def assign(self, name: str, value: Scalar) -> Var:
-        """A value for a scalar, a new one or one that has had others."""
+        """Assigns a value to a scalar, which may be new or already have a value."""
         self._taken.add(name)
         self._bodies[-1].append(Assign(name, expression(value)))
         return Var(name, type_of(expression(value)))
@@ -129,7 +129,7 @@ class ProgramBuilder:
         label: str | None = None,
         **operands: Scalar | Region | BufferValue,
     ) -> str:
-        """An instruction; `operands` are its further arguments. Returns the label."""
+        """Appends an instruction and returns its label; `operands` are its additional arguments."""
         label = self.fresh(name) if label is None else label
         self._taken.add(label)
         others = tuple((key, _operand(value)) for key, value in operands.items())
@@ -140,7 +140,7 @@ class ProgramBuilder:
 
     @contextlib.contextmanager
     def loop(self, count: Scalar, name: str | None = None) -> Iterator[Var]:
-        """A loop over `range(count)`; gives its variable."""
+        """Opens a loop over `range(count)` and yields its variable."""
         variable = self.fresh("i") if name is None else name
         self._taken.add(variable)
         stop, depth = expression(count), len(self._bodies) - 1
@@ -150,7 +150,7 @@ class ProgramBuilder:
         self._bodies[-1].append(For(variable, Const(0), stop, Const(1), body))
 
     def build(self) -> Program:
-        """The program, checked as its text is: names and kinds by reading it back. Raises `IRError`."""
+        """Returns the program, checked by printing it and reading it back. Raises `IRError`."""
         if len(self._bodies) != 1:
             raise ValueError("a loop is still open")
         program = Program(self.name, tuple(self.parameters), tuple(self.buffers), tuple(self._bodies[0]))

@@ -1,7 +1,7 @@
-"""Verifies well-formedness beyond syntax: scalars with values, regions inside buffers, loops that end.
+"""Verifies what syntax cannot: scalars are defined before use, regions lie in their buffers, loops terminate.
 
-Names and kinds are the parser's (`sw.ir.parse`), which reads what is built in Python as well. What is refused
-here is wrong in every run that gets there; what may be legal for some parameters is not.
+The parser (`sw.ir.parse`) checks names and kinds, also for programs built in Python. This module rejects only
+what is wrong in every run that reaches it; a statement that is legal for some parameter values passes.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from sw.ir.syntax import DEEPEST
 from sw.ir.types import HIGH, LOW
 from sw.ir.walk import assigned as assigned_in
 
-#: Loops of a nest whose first and last iterations are both looked at; of those further in, the first.
+#: Number of nested loops for which both the first and the last iteration are checked; loops further in
+#: are checked at their first iteration only.
 _CORNERS = 6
-#: Nodes of an expression that a scalar is replaced by: sums of a scalar with itself, chained, are huge trees.
+#: Largest expression, in nodes, that may replace a scalar. A chain of `x = x + x` would grow exponentially.
 _LARGEST = 64
 
 
 def check(program: Program) -> None:
-    """Raise the first of `problems` as `IRError`, if there is one."""
+    """Raises the first of `problems` as `IRError`, if there is one."""
     found = problems(program)
     if found:
         raise found[0]
 
 
 def problems(program: Program) -> list[IRError]:
-    """Everything that is wrong with a program, in the order of the text (docs/ir.md, "What is refused").
+    """Lists everything that is wrong with a program, in text order (docs/ir.md, "What is refused").
 
-    Types of variables must be up to date (`sw.ir.scope.retype`), as the parser and passes leave them.
+    The types of variables must be up to date (`sw.ir.scope.retype`), as the parser and the passes leave them.
     """
     checker = _Checker(program)
     checker.buffers()
@@ -58,10 +59,10 @@ def problems(program: Program) -> list[IRError]:
 
 @dataclass(frozen=True)
 class _Surely:
-    """What surely happens where a statement stands.
+    """Facts that hold whenever a statement executes.
 
-    `loops` are the loops around it if each of them is entered as often as its bounds say, None behind a
-    condition. `values` are scalars by the expressions of loop variables that they equal.
+    `loops` are the enclosing loops if all their iterations surely execute, or None under a condition.
+    `values` maps scalars to equal expressions of loop variables.
     """
 
     loops: tuple[For, ...] | None
@@ -70,21 +71,21 @@ class _Surely:
 
 @dataclass
 class _Checker:
-    """What was found so far."""
+    """The checker's state: problems found so far and the current context."""
 
     program: Program
     found: list[IRError] = field(default_factory=list)
     declared: dict[str, Buffer] = field(default_factory=dict)
-    #: Scalars that one statement assigns.
+    #: Scalars assigned by exactly one statement.
     once: set[str] = field(default_factory=set)
-    #: How many statements, the program itself among them, what is looked at stands in.
+    #: Nesting depth of the current statement, counting the program itself.
     depth: int = 1
 
     def say(self, where: Location | None, found: str, expected: str) -> None:
         self.found.append(IRError(where, found, expected))
 
     def too_deep(self, where: Location | None) -> None:
-        """What the parser would refuse to read back."""
+        """Reports nesting deeper than the parser accepts."""
         self.say(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
 
     def buffers(self) -> None:
@@ -100,7 +101,7 @@ class _Checker:
         self.once = {name for name, count in assigned_in(self.program.body).items() if count == 1}
 
     def expr(self, expr: Expr, assigned: set[str], where: Location | None) -> None:
-        """Every variable has a value; nothing is divided by zero."""
+        """Checks that every variable has a value and that nothing divides by zero."""
         if self.depth + nesting(expr) > DEEPEST:
             self.too_deep(where)
         for node in expr.walk():
@@ -111,7 +112,7 @@ class _Checker:
                 self.say(where, f"a division by zero, {node}", "a divisor other than zero")
 
     def body(self, body: tuple[Statement, ...], assigned: set[str], surely: _Surely) -> None:
-        """Statements; `assigned`, the names that surely have a value, and `surely.values` grow."""
+        """Checks a body; adds the scalars that surely have a value to `assigned` and `surely.values`."""
         assigned |= {p.name for p in self.program.parameters}
         self.depth += 1
         for s in body:
@@ -148,7 +149,7 @@ class _Checker:
                 self.loop(s, assigned, surely)
 
     def loop(self, s: For, assigned: set[str], surely: _Surely) -> None:
-        """A loop with a step that leads to its end."""
+        """Checks that the step leads to the loop's end."""
         for e in (s.start, s.stop, s.step):
             self.expr(e, assigned, s.where)
         if bounds(s.step) == (0, 0):
@@ -172,7 +173,7 @@ class _Checker:
                 self.expr(part, assigned, i.where)
 
     def region(self, r: Region, i: Instruction, assigned: set[str], surely: _Surely) -> None:
-        """A region lies in its buffer."""
+        """Checks that a region lies in its buffer."""
         where, before = r.where or i.where, len(self.found)
         for interval in r.box:
             self.expr(interval.start, assigned, where)
@@ -186,14 +187,14 @@ class _Checker:
 
 
 def _runs(loop: For) -> bool:
-    """Whether a loop surely has an iteration."""
+    """Whether a loop surely runs at least one iteration."""
     (low, high), (end_low, end_high), (slow, fast) = bounds(loop.start), bounds(loop.stop), bounds(loop.step)
     return (slow > 0 and high < end_low) or (fast < 0 and low > end_high)
 
 
 def _always_outside(r: Region, buffer: Buffer) -> str | None:
-    """What is wrong with a region that is not empty and lies outside whatever the variables are."""
-    # An index stands for the interval from it to one more.
+    """Describes a non-empty region that is out of bounds for all values of the variables, or returns None."""
+    # A single index is stored as the interval from it to one more.
     wrapped = [
         bounds(i.start)[0] == HIGH - 1 and i.stop in (Const(LOW), Apply(Op.ADD, (i.start, Const(1))))
         for i in r.box
@@ -202,7 +203,7 @@ def _always_outside(r: Region, buffer: Buffer) -> str | None:
         return None
     for interval, size, wraps in zip(r.box, buffer.shape, wrapped, strict=True):
         if wraps:
-            # No buffer is so large.
+            # No buffer is this large.
             return f"{print_access(r)}, which starts at {_span(interval.start)}"
         if bounds(interval.start)[1] < 0:
             return f"{print_access(r)}, which starts at {_span(interval.start)}"
@@ -219,14 +220,14 @@ def _span(expr: Expr) -> str:
 
 
 def _once_outside(r: Region, buffer: Buffer, surely: _Surely) -> str | None:
-    """What is wrong with a region that is outside in an iteration that surely happens."""
+    """Describes a region that is out of bounds in an iteration that surely executes, or returns None."""
     if surely.loops is None:
         return None
     box = [(substitute(i.start, surely.values), substitute(i.stop, surely.values)) for i in r.box]
     for values in _corners(surely.loops):
         try:
             ends = [(evaluate(a, values), evaluate(b, values)) for a, b in box]
-            # Behind the last number there is none left: the end of its interval has wrapped.
+            # An index equal to the largest integer: the end of its interval has wrapped.
             ends = [(a, HIGH if (a, b) == (HIGH - 1, LOW) else b) for a, b in ends]
             sizes = [evaluate(size, values) for size in buffer.shape]
         except (KeyError, ZeroDivisionError):
@@ -240,7 +241,7 @@ def _once_outside(r: Region, buffer: Buffer, surely: _Surely) -> str | None:
 
 
 def _corners(loops: tuple[For, ...], values: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
-    """Iterations of a nest that surely happen: first and last ones of its loops."""
+    """Yields iterations that surely execute: the first and last ones of each loop."""
     values = dict(values or {})
     if not loops:
         yield values

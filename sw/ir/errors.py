@@ -1,4 +1,4 @@
-"""Errors in a program text, with their location."""
+"""Errors in program text, with their location."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hw.errors import InputError
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a program text; lines and columns count from 1."""
+    """A position in program text; lines and columns count from 1."""
 
     file: str
     line: int
@@ -20,7 +20,7 @@ class Location:
 
 
 class IRError(InputError):
-    """A program that is not well formed: file, line, column, what was found, what was expected."""
+    """A malformed program. The message has file, line, column, what was found and what was expected."""
 
     def __init__(self, where: Location | None, found: str, expected: str):
         self.where, self.found, self.expected = where, found, expected

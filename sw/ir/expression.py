@@ -1,7 +1,7 @@
-"""Scalar expressions: constants, variables, and operators of a table, on two's complement of 32 bits.
+"""Scalar expressions: constants, variables and operators, in 32-bit two's complement.
 
-An expression is a tree of frozen nodes that compare by structure. Every node knows its hash, so that
-expressions are cheap as keys.
+An expression is a tree of frozen nodes that compare by structure. Every node caches its hash, so expressions
+are cheap dictionary keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _I, _B = Kind.INT, Kind.BOOL
 
 
 class Op(enum.Enum):
-    """The operators; precedences are Python's, functions of the text bind closest."""
+    """The operators. Precedences are Python's; functions bind closest."""
 
     SELECT = ("if", (_B, None, None), None, "select", 1)
     OR = ("or", (_B, _B), _B, "or", 2)
@@ -53,21 +53,21 @@ class Op(enum.Enum):
         precedence: int,
     ) -> None:
         self.text = text
-        #: The kinds of arguments and result, None for one and the same kind.
+        #: Kinds of the arguments and of the result; None if they are all of one kind.
         self.arguments, self.result = arguments, result
-        #: What it computes, and its value for values of the arguments (or `ZeroDivisionError`).
+        #: `meaning` computes the result from argument values; it may raise `ZeroDivisionError`.
         self.semantics = SEMANTICS[semantics]
         self.meaning = self.semantics.value
         self.precedence = precedence
 
     @property
     def arity(self) -> int:
-        """How many arguments it takes."""
+        """Number of arguments."""
         return len(self.arguments)
 
 
 COMPARISONS = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)
-#: Operators for which the order and grouping of operands does not matter.
+#: Operators that are associative and commutative.
 ASSOCIATIVE = (Op.ADD, Op.MUL, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.AND, Op.OR)
 _CALLS = (Op.MIN, Op.MAX)
 _UNARY = 12
@@ -88,19 +88,19 @@ class Expr:
 
     @property
     def kind(self) -> Kind:
-        """Integer or truth value."""
+        """Whether it is an integer or a truth value."""
         raise NotImplementedError
 
     @property
     def arguments(self) -> tuple[Expr, ...]:
-        """What an operator is applied to; nothing for constants and variables."""
+        """Arguments of an operator; empty for constants and variables."""
         return ()
 
     def __str__(self) -> str:
         return _text(self, 0)
 
     def walk(self) -> Iterator[Expr]:
-        """The expression and all its parts, from the outside in."""
+        """Yields the expression and all its subexpressions, outermost first."""
         stack: list[Expr] = [self]
         while stack:
             node = stack.pop()
@@ -108,10 +108,10 @@ class Expr:
             stack.extend(reversed(node.arguments))
 
     def variables(self) -> list[Var]:
-        """Its variables without repetition, in the order of the text."""
+        """Its variables without duplicates, in text order."""
         return list(dict.fromkeys(node for node in self.walk() if isinstance(node, Var)))
 
-    # For programs that build expressions; constants are folded, so that none need a second look.
+    # Operators for programs that build expressions; constants are folded.
 
     __add__, __radd__ = _operator(Op.ADD), _reflected(Op.ADD)
     __sub__, __rsub__ = _operator(Op.SUB), _reflected(Op.SUB)
@@ -121,7 +121,7 @@ class Expr:
 
 @dataclass(frozen=True, eq=True)
 class Const(Expr):
-    """A constant: an integer of 32 bits in two's complement, or 0 and 1 as truth values."""
+    """A constant: a 32-bit two's complement integer, or a truth value as 0 or 1."""
 
     value: int
     type: Kind = Kind.INT
@@ -138,13 +138,13 @@ class Const(Expr):
 
     @property
     def kind(self) -> Kind:
-        """Integer or truth value."""
+        """Whether it is an integer or a truth value."""
         return self.type
 
 
 @dataclass(frozen=True, eq=True)
 class Var(Expr):
-    """A parameter, loop variable or scalar, with what is known of its values."""
+    """A parameter, loop variable or scalar, with the known range of its values."""
 
     name: str
     type: Type = INT
@@ -158,13 +158,13 @@ class Var(Expr):
 
     @property
     def kind(self) -> Kind:
-        """Integer or truth value."""
+        """Whether it is an integer or a truth value."""
         return self.type.kind
 
 
 @dataclass(frozen=True, eq=True)
 class Apply(Expr):
-    """An operator and its arguments; raises `TypeError` where their number or kinds do not fit."""
+    """An operator applied to arguments. Raises `TypeError` if their number or kinds do not fit."""
 
     op: Op
     args: tuple[Expr, ...]
@@ -189,12 +189,12 @@ class Apply(Expr):
 
     @property
     def kind(self) -> Kind:
-        """Integer or truth value."""
+        """Whether it is an integer or a truth value."""
         return self._kind
 
     @property
     def arguments(self) -> tuple[Expr, ...]:
-        """What the operator is applied to."""
+        """The operator's arguments."""
         return self.args
 
 
@@ -202,29 +202,29 @@ TRUE, FALSE = Const(1, Kind.BOOL), Const(0, Kind.BOOL)
 
 
 def const(value: int) -> Const:
-    """An integer constant, modulo 2^32."""
+    """Makes an integer constant, modulo 2^32."""
     return Const(wrap(value))
 
 
 def truth(value: object) -> Const:
-    """A truth value."""
+    """Makes a truth value."""
     return TRUE if value else FALSE
 
 
 def apply(op: Op, *arguments: Expr | int) -> Apply:
-    """An operator on expressions and whole numbers."""
+    """Applies an operator to expressions and integers."""
     return Apply(op, tuple(const(a) if isinstance(a, int) else a for a in arguments))
 
 
-#: The operand that changes nothing when it stands on the right, by operator; on the left as well for some.
+#: Neutral right operand of each operator; for some operators also neutral on the left.
 _NEUTRAL = {Op.ADD: 0, Op.SUB: 0, Op.MUL: 1, Op.DIV: 1, Op.SHL: 0, Op.SHR: 0, Op.BIT_OR: 0, Op.BIT_XOR: 0}
 _EITHER_SIDE = (Op.ADD, Op.MUL, Op.BIT_OR, Op.BIT_XOR)
 
 
 def fold(op: Op, *arguments: Expr | int) -> Expr:
-    """An operator; computed now where all are constants, left out where it changes nothing.
+    """Applies an operator, folding constants and dropping neutral operands.
 
-    Raises `TypeError` where kinds do not fit.
+    Raises `TypeError` if the kinds do not fit.
     """
     made = apply(op, *arguments)
     args = made.args
@@ -242,10 +242,10 @@ def fold(op: Op, *arguments: Expr | int) -> Expr:
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
-    """The value where the variables have these; truth values are 0 and 1.
+    """Evaluates an expression for given variable values; truth values are 0 and 1.
 
-    Only the chosen side of a conditional is evaluated, and the second side of `and` and `or` only if it
-    decides, as in Python. Raises `ZeroDivisionError`, and `KeyError` for a variable without value.
+    Like Python, it evaluates only the chosen side of a conditional, and the second side of `and` and `or`
+    only if it decides the result. Raises `ZeroDivisionError`, and `KeyError` for a variable without value.
     """
     if isinstance(expr, Const):
         return expr.value
@@ -264,7 +264,7 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with variables replaced by name; shares what stays the same."""
+    """Replaces variables by name; unchanged subexpressions are shared with the original."""
     if isinstance(expr, Var):
         return values.get(expr.name, expr)
     if not isinstance(expr, Apply):
@@ -275,14 +275,14 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 16)
 def names(expr: Expr) -> frozenset[str]:
-    """The names of an expression's variables."""
+    """The set of variable names in an expression."""
     if isinstance(expr, Var):
         return frozenset((expr.name,))
     return frozenset().union(*map(names, expr.arguments))
 
 
 def _text(expr: Expr, outside: int) -> str:
-    """Text of an expression inside of an operator that binds as close as `outside`."""
+    """Prints an expression inside an operator of precedence `outside`."""
     if isinstance(expr, Const):
         if expr.type is Kind.BOOL:
             return "True" if expr.value else "False"
@@ -305,5 +305,5 @@ def _text(expr: Expr, outside: int) -> str:
 
 
 def type_of(expr: Expr) -> Type:
-    """The kind of an expression as a type without range."""
+    """The type of an expression by its kind alone, without a range."""
     return BOOL if expr.kind is Kind.BOOL else INT

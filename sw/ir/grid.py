@@ -1,7 +1,7 @@
-"""Checks that a program describes its use of CGRA configurations that launches keep.
+"""Checks that a program declares which launches share a CGRA configuration.
 
-The configuration is no region of a memory. A buffer in space `grid` stands for it, so that every analysis
-sees that a launch that keeps it depends on the launch that brought it.
+A configuration is not a region of memory. A buffer in space `grid` stands for it, so every analysis sees
+that a launch that keeps a configuration depends on the launch that loaded it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from sw.ir.intrinsics import KEEP
 from sw.ir.program import Access, Instruction, Program, Region
 from sw.ir.walk import instructions
 
-#: The space of the buffer that stands for what the grid holds.
+#: Space of the buffer that stands for the CGRA's current configuration.
 GRID = "grid"
 
 
 def problems(program: Program) -> list[IRError]:
-    """Launches that keep a configuration, or bring one that is kept, and do not say so."""
+    """Finds launches that load or keep a shared configuration without declaring it."""
     launches = [s for s in instructions(program) if s.name == "cgra"]
     if not any(_keeps(s) for s in launches):
         return []
@@ -30,7 +30,7 @@ def problems(program: Program) -> list[IRError]:
     for s in launches:
         for does, accesses, what, word in (
             (_keeps(s), s.reads, "keep the configuration", "read"),
-            (_brings(s), s.writes, "bring a configuration, which another one may keep,", "write"),
+            (_brings(s), s.writes, "bring a configuration that another one may keep,", "write"),
         ):
             if does and not holds(accesses):
                 expected = f"{word}= of a buffer in space {GRID}"
@@ -43,7 +43,7 @@ def _bitstream(s: Instruction) -> Expr | Region | None:
 
 
 def _keeps(s: Instruction) -> bool:
-    """Whether a launch may keep the configuration that is there."""
+    """Whether a launch may keep the current configuration."""
     given = _bitstream(s)
     return isinstance(given, Expr) and (not isinstance(given, Const) or given.value == KEEP)
 

@@ -1,6 +1,6 @@
 """Intrinsics of the machine: which of their operands they read and which they write.
 
-Names that are not listed are generic instructions: they read and write what the text states.
+Any other name is a generic instruction, which reads and writes what the text states.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sw.ir.program import ANY, Access, Instruction, Region
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """An intrinsic by name.
+    """An intrinsic instruction.
 
-    `operands` are its operands in the order in which they may be given without names, then its parameter
-    registers. Those in `reads` and `writes` (one may be in both) may be given as regions; an expression
-    stands for the value of the machine's register.
+    `operands` lists its positional operands in order, followed by its parameter registers. Operands in
+    `reads` and `writes` (one may be in both) may be given as regions; given as an expression, they are the
+    value of the machine's register.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Intrinsic:
 
 
 def _engine(name: str) -> Intrinsic:
-    """An operation of the machine: operands in field order, then the parameters that it reads."""
+    """Builds the intrinsic of a machine operation: operands in field order, then the parameters it reads."""
     spec = isa.INSTRUCTIONS[name]
     operands = tuple(o.name for o in spec.operands) + tuple(spec.parameters)
     if name.startswith("load"):
@@ -43,17 +43,17 @@ def _engine(name: str) -> Intrinsic:
 INTRINSICS = {name: _engine(name) for name, spec in isa.INSTRUCTIONS.items() if spec.engine}
 #: A load or store whose engine follows from the spaces of its regions.
 INTRINSICS["load"] = Intrinsic("load", ("memory", "target"), frozenset({"memory"}), frozenset({"target"}))
-#: Tokens of a channel.
+#: Waits for tokens of a sync channel.
 INTRINSICS["wait"] = Intrinsic("wait", ("channel",))
 INTRINSICS["signal"] = Intrinsic("signal", ("channel",))
-#: The operand `bitstream` of a launch that keeps the configuration that is there.
+#: Value of a launch's operand `bitstream` that keeps the current configuration.
 KEEP = 65535
 
 
 def effects(instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
-    """All that an instruction reads and all that it writes, stated or by what its intrinsic declares.
+    """Returns the regions an instruction reads and those it writes, stated or implied by its intrinsic.
 
-    What a launch of the grid accesses follows from its configuration, so one that states nothing accesses
+    The accesses of a CGRA launch follow from its configuration. A launch that states none may access
     anything.
     """
     intrinsic = INTRINSICS.get(instruction.name)

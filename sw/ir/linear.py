@@ -1,7 +1,7 @@
-"""Linear forms: a constant and atoms with whole factors.
+"""Linear forms: a constant plus atoms with integer factors.
 
-What an atom is depends on the form: an expression here, a symbol or a value elsewhere. Forms compare and hash
-without regard to the order of their atoms, which is the order in which they were met.
+The user of a form decides what an atom is: an expression here, a symbol or a value elsewhere. Equality and
+hash ignore the order of the atoms, which is the order in which they were met.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ A = TypeVar("A", bound=Hashable)
 
 @dataclass(frozen=True)
 class Linear(Generic[A]):
-    """`constant` + the sum of every atom times its factor, which is not 0."""
+    """`constant` plus the sum of all atoms times their nonzero factors."""
 
     factors: Mapping[A, int] = field(default_factory=dict)
     constant: int = 0
@@ -29,7 +29,7 @@ class Linear(Generic[A]):
         return hash((frozenset(self.factors.items()), self.constant))
 
     def plus(self, other: Linear[A], times: int = 1) -> Linear[A]:
-        """The sum of this and so many times the other."""
+        """Returns self + times * other."""
         found = dict(self.factors)
         for atom, factor in other.factors.items():
             found[atom] = found.get(atom, 0) + times * factor
@@ -46,7 +46,7 @@ class Linear(Generic[A]):
 
     @property
     def number(self) -> int | None:
-        """The value where there is no atom."""
+        """The value of a form without atoms, else None."""
         return None if self.factors else self.constant
 
     @property
@@ -55,15 +55,15 @@ class Linear(Generic[A]):
         return Linear(self.factors)
 
     def factor(self, atom: A) -> int:
-        """The factor of an atom; 0 where it does not occur."""
+        """The factor of an atom, 0 if it does not occur."""
         return self.factors.get(atom, 0)
 
     def wrapped(self) -> Linear[A]:
-        """The same number modulo 2^32, with the constant and all factors of 32 bits."""
+        """Reduces the constant and all factors modulo 2^32; the value modulo 2^32 stays the same."""
         return Linear({a: w for a, f in self.factors.items() if (w := wrap(f))}, wrap(self.constant))
 
     def bounds(self, of: Callable[[A], Bounds]) -> Bounds:
-        """Smallest and largest value over the integers, both included, for atoms within their bounds."""
+        """Smallest and largest value over the integers, both inclusive, for the given bounds of the atoms."""
         low = high = self.constant
         for atom, factor in self.factors.items():
             least, most = of(atom)
@@ -74,10 +74,10 @@ class Linear(Generic[A]):
 
 @functools.lru_cache(maxsize=1 << 16)
 def linear(expr: Expr, *, exact: bool = False) -> Linear[Expr]:
-    """The form of an integer expression; its atoms are what is no sum, difference or multiple.
+    """Converts an integer expression to a linear form; other operators become atoms.
 
-    Modulo 2^32 the form always equals the expression. An `exact` one equals it over the integers: sums that
-    may wrap are atoms as well.
+    The form always equals the expression modulo 2^32. An `exact` form equals it over the integers: it keeps
+    sums that may wrap as atoms.
     """
     if isinstance(expr, Const):
         return Linear({}, expr.value)
@@ -100,11 +100,11 @@ def _fit(form: Linear[Expr], exact: bool) -> Linear[Expr]:
 
 
 def difference_bounds(a: Expr, b: Expr) -> Bounds:
-    """Smallest and largest value of a - b over the integers, both included; equal parts cancel out."""
+    """Smallest and largest value of a - b over the integers, both inclusive; common terms cancel."""
     return (linear(a, exact=True) - linear(b, exact=True)).bounds(bounds)
 
 
-#: What the smallest and largest difference of both sides must be for a comparison to hold.
+#: For each comparison, the test on the smallest and largest difference of its sides that makes it hold.
 HOLDS: dict[Op, Callable[[int, int], bool]] = {
     Op.EQ: lambda low, high: low == high == 0,
     Op.NE: lambda low, high: low > 0 or high < 0,
@@ -116,7 +116,7 @@ HOLDS: dict[Op, Callable[[int, int], bool]] = {
 
 
 def always_holds(condition: Expr) -> bool:
-    """Whether a condition holds whatever the variables are, as far as ranges and equal parts tell."""
+    """Whether a condition holds for all values of its variables, as far as ranges and common terms show."""
     if bounds(condition) == (1, 1):
         return True
     if not isinstance(condition, Apply) or condition.op not in HOLDS:

@@ -1,4 +1,4 @@
-"""Reads files: tile programs, and text or JSON of other inputs."""
+"""Reads input files: tile programs, other text, and JSON."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sw.ir.parse import parse_program
 from sw.ir.program import Program
 
 STDIN = "-"
-#: Digits of a whole number in JSON; Python itself stops at 4300.
+#: Most digits of an integer in JSON; Python's own limit is 4300.
 _LONGEST = 4000
 
 
 def load_program(path: str | Path) -> Program:
-    """Read and check the program in a file; `-` is standard input.
+    """Reads and checks a program file; `-` is standard input.
 
-    Raises `InputError` for a file that cannot be read, and `IRError` with the place for a program that is not
-    well formed.
+    Raises `InputError` if the file cannot be read, and `IRError` with the location if the program is
+    malformed.
     """
     name = "standard input" if str(path) == STDIN else str(path) or "''"
     program = parse_program(read_text(path, name), name)
@@ -33,14 +33,14 @@ def load_program(path: str | Path) -> Program:
 
 
 def read_text(path: str | Path, name: str) -> str:
-    """The text of a file; `name` is what errors call it.
+    """Reads a text file; `name` is how errors refer to it.
 
-    Raises `InputError` for a file that cannot be read, `IRError` with the place where it is no UTF-8.
+    Raises `InputError` if the file cannot be read, `IRError` with the location if it is not valid UTF-8.
     """
     try:
         return read_bytes(path, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # Without the mark at the beginning that UTF-8 may have.
+        # Skip the byte-order mark that UTF-8 may start with.
         read, start = error.object, error.start
         before = read[read.rfind(b"\n", 0, start) + 1 : start].decode("utf-8")
         place = Location(name, read.count(b"\n", 0, start) + 1, len(before) + 1)
@@ -49,24 +49,24 @@ def read_text(path: str | Path, name: str) -> str:
 
 
 def read_bytes(path: str | Path, name: str) -> bytes:
-    """What a file holds; raises `InputError`, which calls it `name`, for a file that cannot be read."""
+    """Reads a file's bytes. Raises `InputError`, which refers to the file as `name`, if that fails."""
     try:
         return sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        # A path with a null character.
+        # The path contains a null character.
         raise InputError(f"{name!r}: cannot be read: {error}") from None
     except AttributeError:
-        # Python has no standard input when it is closed.
+        # Standard input is closed, so Python has no object for it.
         raise InputError(f"{name}: cannot be read: it is closed") from None
 
 
 def parse_json(text: str, shown: Callable[[str], str], **options: Any) -> Any:
-    """What JSON says; `options` are those of `json.loads`, which raises what this does.
+    """Parses JSON. `options` are those of `json.loads`, and the same exceptions are raised.
 
-    A number longer than Python converts is infinite, which every place refuses. Raises `InputError` for a
-    name that an object has twice, which is told as `shown` writes it; Python would keep the last one.
+    A number too long for Python to convert becomes infinity, which every reader rejects. Raises `InputError`
+    if an object has a name twice (Python would keep the last one); `shown` formats the name for the message.
     """
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Export to MLIR text: func, scf, arith and memref. One way; nothing reads it back (docs/ir.md, "MLIR").
+"""Exports tile programs as MLIR text: func, scf, arith and memref. There is no importer (docs/ir.md, "MLIR").
 
-Parameters and buffers become arguments of one function. An instruction is a call of a private function that
-takes what it reads, what it writes and its other operands, in this order: regions as subviews, and every
-buffer whole for an unknown address. Scalars that change become results of the loops and branches that change
-them.
+Parameters and buffers become arguments of one function. An instruction becomes a call of a private function
+whose arguments are what it reads, what it writes and its other operands, in this order. Regions become
+subviews; an unknown address becomes all buffers, whole. Scalars that change become results of the loops and
+branches that change them.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _INDENT = "  "
 
 
 def to_mlir(program: Program) -> str:
-    """The program as an MLIR module, ended by a line break. The program must be well formed (`check`)."""
+    """Returns the program as an MLIR module with a final newline. It must be well formed (`check`)."""
     return _MlirWriter(program).module()
 
 
-#: What tells functions apart: the instruction, how many arguments are read and written, and all their types.
+#: Key of a declared function: the instruction, its numbers of arguments read and written, all argument types.
 _Signature = tuple[str, int, int, tuple[str, ...]]
 
 
 @dataclass
 class _MlirWriter:
-    """The text so far, and the SSA value of every scalar."""
+    """The text written so far, and the SSA value of every scalar."""
 
     program: Program
     lines: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _MlirWriter:
     count: int = 0
     values: dict[str, str] = field(default_factory=dict)
     constants: dict[tuple[int, str], str] = field(default_factory=dict)
-    #: Declared functions, and how many of each name there are.
+    #: Declared functions, and the number of functions of each name.
     functions: dict[_Signature, str] = field(default_factory=dict)
     symbols: Counter[str] = field(default_factory=Counter)
     uses: Counter[str] = field(default_factory=Counter)
@@ -119,7 +119,7 @@ class _MlirWriter:
         self.say(close)
 
     def constant(self, value: int, type_: str = "i32") -> str:
-        """A constant; all of them stand at the start of the function. No name of a program has a dot."""
+        """A constant, defined at the start of the function. No program name has the dot in its name."""
         minus = "m" if value < 0 else ""
         name = f"%c.{minus}{abs(value)}_{type_}"
         return self.constants.setdefault((value, type_), name)
@@ -152,7 +152,7 @@ class _MlirWriter:
         return self.emit(f"arith.{_ARITH[e.op]} {args[0]}, {args[1]} : {_TYPES[e.kind]}")
 
     def select(self, e: Apply) -> str:
-        """A choice; sides that may divide by zero are evaluated only where they are chosen."""
+        """A select. Sides that may divide by zero are evaluated only if chosen."""
         condition, then, other = e.args
         type_ = _TYPES[e.kind]
         chosen = self.expr(condition)
@@ -167,12 +167,13 @@ class _MlirWriter:
         return self.emit(f"arith.select {chosen}, {left}, {right} : {type_}")
 
     def division(self, e: Apply) -> str:
-        """Quotient or remainder towards minus infinity, defined for -2^31 by -1 as well."""
+        """Floor division or modulo, also defined for -2^31 divided by -1."""
         a, b = (self.expr(x) for x in e.args)
         (low, _), (small, large) = bounds(e.args[0]), bounds(e.args[1])
         minus = ""
         if low == LOW and small <= -1 <= large:
-            # Undefined in arith. -1 gives way to 1: the remainder is 0 as well, the quotient is -a instead.
+            # arith leaves this case undefined. Divide by 1 instead of -1: the remainder is 0 too, the
+            # quotient is -a.
             minus = self.emit(f"arith.cmpi eq, {b}, {self.constant(-1)} : i32")
             b = self.emit(f"arith.select {minus}, {self.constant(1)}, {b} : i32")
         quotient = self.emit(f"arith.floordivsi {a}, {b} : i32")
@@ -204,7 +205,7 @@ class _MlirWriter:
                     self.while_(s)
 
     def instruction(self, i: Instruction) -> None:
-        """A call, behind its predicate."""
+        """A call, under its predicate."""
         if i.when is None:
             self.call(i)
             return
@@ -213,7 +214,7 @@ class _MlirWriter:
             self.call(i)
 
     def call(self, i: Instruction) -> None:
-        """A call of the function of this instruction and these types."""
+        """A call of the function for this instruction and these types."""
         reads, writes = effects(i)
         moved = {id(a) for a in (*reads, *writes)}
         arguments = [x for access in reads for x in self.access(access)]
@@ -233,7 +234,7 @@ class _MlirWriter:
         self.say(f"func.call {symbol}({values}) {{{attributes}}} : ({', '.join(types)}) -> ()")
 
     def function(self, signature: _Signature) -> str:
-        """Declare a function; several of one name get numbers."""
+        """Declares a function; further functions of the same name are numbered."""
         name = symbol = signature[0]
         while self.symbols[symbol]:
             symbol = f"{name}.{self.symbols[name]}"
@@ -242,7 +243,7 @@ class _MlirWriter:
         return self.functions.setdefault(signature, f"@{_symbol(symbol)}")
 
     def access(self, access: Access) -> list[tuple[str, str]]:
-        """A subview, or all buffers for an unknown address; values and types."""
+        """Values and types of a subview, or of all buffers for an unknown address."""
         if isinstance(access, Region):
             return [self.subview(access)]
         return [(_ssa(b.name), _memref(b)) for b in self.program.buffers]
@@ -263,10 +264,10 @@ class _MlirWriter:
         made = f"memref.subview {_ssa(b.name)}[{', '.join(offsets)}] [{', '.join(sizes)}] [{ones}]"
         return self.emit(f"{made} : {_memref(b)} to {type_}"), type_
 
-    # Control; what a body changes and others need becomes a result
+    # Control flow: scalars that a body changes and later code needs become results
 
     def changed(self, s: If | For | While) -> dict[str, str]:
-        """The scalars that a statement changes for what follows or for its next turn, with their types."""
+        """Scalars that a statement changes for later code or its next iteration, with their types."""
         inner = [x for b in bodies(s) for x in b]
         kinds = {a.target: a.value.kind for a in statements(inner) if isinstance(a, Assign)}
         inside = uses(inner)
@@ -276,12 +277,12 @@ class _MlirWriter:
         return {name: _TYPES[kind] for name, kind in kinds.items() if name in needed}
 
     def present(self, changed: dict[str, str]) -> list[str]:
-        """The values of scalars; one without value gets any, since nothing reads it."""
+        """Current values of scalars; one without a value gets an arbitrary one, since nothing reads it."""
         return [self.values.get(name) or self.constant(0, type_) for name, type_ in changed.items()]
 
     @contextmanager
     def scope(self, close: str, changed: dict[str, str], given: Sequence[str] = ()) -> Iterator[None]:
-        """A body at whose start scalars have the values that are given; it hands out those at its end."""
+        """Writes a body whose scalars start with the values `given`, and yields their values at its end."""
         known = dict(self.values)
         self.values.update(zip(changed, given, strict=False))
         with self.block(close):
@@ -291,7 +292,7 @@ class _MlirWriter:
         self.values = known
 
     def results(self, changed: dict[str, str]) -> tuple[str, list[str]]:
-        """Fresh names for results, and the text in front of the operation."""
+        """Fresh result names, and the text in front of the operation."""
         names = [self.new() for _ in changed]
         return f"{', '.join(names)} = " if names else "", names
 
@@ -310,7 +311,7 @@ class _MlirWriter:
         self.values.update(zip(changed, names, strict=True))
 
     def loop(self, s: For) -> None:
-        """A loop; scf wants steps above zero, so others count iterations."""
+        """A loop. scf requires a positive step, so other loops count iterations."""
         changed = self.changed(s)
         start, stop, step = (self.index(e) for e in (s.start, s.stop, s.step))
         counted = bounds(s.step)[0] <= 0
@@ -341,7 +342,7 @@ class _MlirWriter:
         self.values.update(zip(changed, names, strict=True))
 
     def bound(self, arguments: list[str], changed: dict[str, str]) -> str:
-        """Arguments of a loop with the values at its start."""
+        """Loop-carried arguments, bound to their initial values."""
         pairs = zip(arguments, self.present(changed), strict=True)
         return ", ".join(f"{argument} = {value}" for argument, value in pairs)
 
@@ -370,7 +371,7 @@ class _MlirWriter:
 
 
 def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
-    """Scalars that a body may read before it assigns them; `assigned` grows by what it surely assigns."""
+    """Scalars that a body may read before it assigns them; adds to `assigned` what it surely assigns."""
     found: set[str] = set()
     for s in body:
         found |= {v.name for e in expressions(s) for v in e.variables()} - assigned
@@ -386,17 +387,17 @@ def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
 
 
 def _ssa(name: str) -> str:
-    """The SSA name of a parameter or buffer; MLIR's names are ASCII."""
+    """The SSA name of a parameter or buffer; MLIR names are ASCII."""
     return f"%{name}" if name.isascii() else "%u." + "_".join(f"{ord(c):x}" for c in name)
 
 
 def _symbol(name: str) -> str:
-    """The name of a function; one that is not ASCII stands in quotes."""
+    """The symbol of a function, quoted if it is not ASCII."""
     return name if name.isascii() else f'"{name}"'
 
 
 def _memref(b: Buffer, *, view: bool = False) -> str:
-    """The type of a buffer, or of a region: unknown sizes and offset, strides as far as they are known."""
+    """The type of a buffer, or of a region: sizes and offset are dynamic, strides are static if known."""
     known = [size.value if isinstance(size, Const) else None for size in b.shape]
     sizes = "x".join("?" if view or size is None else str(size) for size in known)
     parts = [f"{sizes}xi{8 * b.element_bytes}"]

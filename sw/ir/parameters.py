@@ -1,4 +1,4 @@
-"""Parameter values with which a program can be followed."""
+"""Chooses parameter values for analyses that run a program."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from sw.ir.types import HIGH, LOW
 
 
 def assignments(program: Program, most: int, seed: int = 0) -> tuple[list[dict[str, int]], bool]:
-    """Values for the parameters: all of them where there are at most `most`, and whether these are all.
+    """Returns parameter assignments, and whether they are all that exist: so if there are at most `most`.
 
-    Otherwise the ends of every range together, and random ones. What has no range is taken from -4 to 64.
+    Otherwise returns the corners of the ranges, and random assignments. Parameters without a range take
+    values from -4 to 64.
     """
     choices = []
     for p in program.parameters:

@@ -1,4 +1,4 @@
-"""Reads programs and expressions. The text is valid Python syntax; it is parsed by `ast`, never executed."""
+"""Parses programs and expressions. The text is valid Python syntax, parsed by `ast` and never executed."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ COMPARE = {
 }
 _CALLS = {"min": Op.MIN, "max": Op.MAX}
 _TYPE = re.compile(r"(?:(int32|int)|loop(\d{1,6}))(?:\[\s*(-?\d{1,12})\s*,\s*(-?\d{1,12})\s*\])?")
-#: Words of the language, which name nothing else.
+#: Words of the language, which cannot be names.
 RESERVED = frozenset({"ANY", "Buffer", "int", "bool", "min", "max", "range", "program"} | ELEMENTS.keys())
-#: What buffers hold at the start, among the labels that bytes come from.
+#: The label that stands for a buffer's contents at program start.
 ENTRY = "entry"
 _OPERATORS = "+ - * // % & | ^ << >> min max, comparisons, and, or, not, `v if c else w`"
 
 
 def parse_type(text: str) -> Type:
-    """A type from its name: `int32` or `int`, `bool`, `int[0,64]`, `loop0[0,16]` (depth 0, half open).
+    """Parses a type: `int32` or `int`, `bool`, `int[0,64]`, `loop0[0,16]` (depth 0; ranges are half open).
 
     Raises `IRError`.
     """
@@ -98,9 +98,9 @@ def _ranged(low: int, high: int, loop: int | None, where: Location | None) -> Ty
 
 
 def parse_expr(text: str, types: Mapping[str, str | Type]) -> Expr:
-    """Read one expression; `types` gives the type of every name, as `parse_type` reads it.
+    """Parses one expression; `types` gives the type of each name in the form that `parse_type` reads.
 
-    Raises `IRError` with line and column in the text.
+    Raises `IRError` with line and column.
     """
     known = {name: t if isinstance(t, Type) else parse_type(t) for name, t in types.items()}
     text = text.strip()
@@ -113,7 +113,7 @@ def parse_expr(text: str, types: Mapping[str, str | Type]) -> Expr:
 
 @paused_collector()
 def parse_program(text: str, file: str = "<text>") -> Program:
-    """Read a program; names, kinds and forms are checked here, ranges and regions by `sw.ir.check`.
+    """Parses a program. Checks names, kinds and syntax; `sw.ir.check` checks ranges and regions.
 
     Raises `IRError` with file, line and column.
     """
@@ -130,22 +130,22 @@ def parse_program(text: str, file: str = "<text>") -> Program:
 
 
 def _is_import(statement: ast.stmt) -> bool:
-    """Whether a statement makes the names of programs known to Python, which changes nothing here."""
+    """Whether a statement only imports names so that Python tools know them; it has no effect here."""
     return isinstance(statement, ast.ImportFrom) and statement.module in ("__future__", "heald.lang")
 
 
 @dataclass
 class _ProgramReader(SourceText):
-    """What has been declared so far."""
+    """The reader's state: everything declared so far."""
 
     names: dict[str, Var]
     buffers: dict[str, Buffer] = field(default_factory=dict)
     parameters: set[str] = field(default_factory=set)
     labels: set[str] = field(default_factory=set)
     loops: list[str] = field(default_factory=list)
-    #: Names that the text uses somewhere, which fresh labels keep off.
+    #: Names that occur anywhere in the text; generated labels avoid them.
     used: set[str] = field(default_factory=set)
-    #: How many fresh labels of each stem there are.
+    #: Number of generated labels per stem.
     counts: Counter[str] = field(default_factory=Counter)
 
     def program(self, function: ast.FunctionDef) -> Program:
@@ -167,7 +167,7 @@ class _ProgramReader(SourceText):
         return Program(function.name, parameters, buffers, rest, self.at(function))
 
     def fresh(self, node: Place, name: str) -> None:
-        """Check that a name may be declared."""
+        """Checks that a name may be declared."""
         if name in RESERVED:
             raise self.error(node, f"the name {name!r}, which is a word of the language", "another name")
         if name in self.names or name in self.buffers or name in self.labels:
@@ -195,7 +195,7 @@ class _ProgramReader(SourceText):
         raise self.error(node, f"type {source(node)}", "int, bool or int[low, high]")
 
     def buffer(self, s: ast.AnnAssign) -> Buffer:
-        """One buffer: its sizes, then the type of its elements, then its space."""
+        """Reads a buffer declaration: sizes, element type, space."""
         form = "name: Buffer[size, ..., element type, space]"
         if not isinstance(s.target, ast.Name) or s.value is not None:
             raise self.error(s, source(s), form)
@@ -284,7 +284,7 @@ class _ProgramReader(SourceText):
         return Assign(name, expr, self.at(target))
 
     def instruction(self, place: ast.stmt | ast.expr, label: str | None, call: ast.Call) -> Instruction:
-        """A call of an intrinsic or of a generic instruction."""
+        """Reads a call of an intrinsic or generic instruction."""
         if not isinstance(call.func, ast.Name):
             raise self.error(call.func, source(call.func), "the name of an instruction")
         name = call.func.id
@@ -318,7 +318,7 @@ class _ProgramReader(SourceText):
         return Instruction(label, name, reads, writes, warp, when, tuple(operands.items()), self.at(place))
 
     def unused(self, stem: str) -> str:
-        """A label that the text does not use."""
+        """Generates a label that does not occur in the text."""
         while True:
             label = f"{stem}{self.counts[stem]}"
             self.counts[stem] += 1
@@ -327,7 +327,7 @@ class _ProgramReader(SourceText):
                 return label
 
     def _arguments(self, call: ast.Call, name: str) -> list[tuple[str, ast.expr]]:
-        """The arguments by name; those of an intrinsic may come in its order."""
+        """Returns the arguments by name; an intrinsic also takes positional arguments."""
         intrinsic = INTRINSICS.get(name)
         wanted = intrinsic.operands if intrinsic else ()
         if len(call.args) > len(wanted):
@@ -346,7 +346,7 @@ class _ProgramReader(SourceText):
         return list(found.items())
 
     def operand(self, name: str, key: str, node: ast.expr) -> Expr | Region:
-        """A further argument: a region of a buffer, or an expression."""
+        """Reads an additional argument: a region of a buffer, or an expression."""
         base = node.value if isinstance(node, ast.Subscript) else node
         if isinstance(base, ast.Name) and base.id in self.buffers:
             intrinsic = INTRINSICS.get(name)
@@ -368,7 +368,7 @@ class _ProgramReader(SourceText):
         )
 
     def region(self, node: ast.expr) -> Region:
-        """A region; a missing bound or index is the buffer's own."""
+        """Reads a region; missing bounds and indices default to the whole dimension."""
         base = node.value if isinstance(node, ast.Subscript) else node
         if not isinstance(base, ast.Name) or base.id not in self.buffers:
             raise self.error(node, source(node), "a region of a buffer, like a[0:16], or ANY")
@@ -393,7 +393,7 @@ class _ProgramReader(SourceText):
         return Interval(start, size if node.upper is None else self.expr(node.upper, Kind.INT))
 
     def expr(self, node: ast.expr, kind: Kind | None = None) -> Expr:
-        """An expression, of this kind if one is asked for."""
+        """Reads an expression, which must be of `kind` if given."""
         found = self._expr(node)
         if kind is not None and found.kind is not kind:
             raise self.error(node, f"{source(node)} of kind {found.kind.value}", kind.value)
@@ -447,7 +447,7 @@ class _ProgramReader(SourceText):
         return functools.reduce(lambda result, value: Apply(op, (result, value)), values)
 
     def comparison(self, node: ast.Compare) -> Expr:
-        """Comparisons; a chain holds where every link does."""
+        """Reads a comparison; a chain is the conjunction of its links."""
         terms = [self.expr(e) for e in (node.left, *node.comparators)]
         links: list[Expr] = []
         for i, op in enumerate(node.ops):

@@ -1,7 +1,7 @@
-"""Programs: buffers, instructions that read and write regions of them, scalars, loops and branches.
+"""Tile programs: buffers, instructions that read and write regions of them, scalars, loops and branches.
 
-Everything is a frozen dataclass. Equality ignores where in a text something stood. The text of a program
-(`print_program`) is what `sw.ir.parse` reads back as the same program.
+Everything is a frozen dataclass. Equality ignores source locations. `print_program` writes the text, and
+`sw.ir.parse` reads it back as the same program.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sw.ir.errors import Location
 from sw.ir.expression import Apply, Const, Expr, Op
 from sw.ir.types import HIGH, LOW, Kind, Type
 
-#: Spaces a buffer may lie in (docs/ir.md); None where none is stated.
+#: Memory spaces of buffers (docs/ir.md); None if a buffer states no space.
 SPACES = ("memory", "A", "B", "acc", "scratch", "out", "grid")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value given to the whole program: its type may bound it."""
+    """A parameter of the program; its type may bound the value."""
 
     name: str
     type: Type
@@ -29,7 +29,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A named piece of memory of its own: two buffers never alias. `shape` counts elements."""
+    """A named, separate piece of memory: two buffers never alias. `shape` is in elements."""
 
     name: str
     shape: tuple[Expr, ...]
@@ -39,18 +39,18 @@ class Buffer:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
         return ELEMENTS[self.element].bytes
 
     @property
     def whole(self) -> Region:
-        """All of it."""
+        """The region that covers the whole buffer."""
         return Region(self.name, tuple(Interval(Const(0), size) for size in self.shape))
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Elements from `start` up to, not including, `stop`; empty where `stop` is not above `start`."""
+    """The elements `start` to `stop` - 1; empty if `stop` <= `start`."""
 
     start: Expr
     stop: Expr
@@ -58,7 +58,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Region:
-    """A box of a buffer: one interval per dimension."""
+    """A box in a buffer: one interval per dimension."""
 
     buffer: str
     box: tuple[Interval, ...]
@@ -67,7 +67,7 @@ class Region:
 
 @dataclass(frozen=True)
 class _Any:
-    """Bytes at an unknown address: it may be any buffer."""
+    """An access to an unknown address, which may be in any buffer."""
 
     def __repr__(self) -> str:
         return "ANY"
@@ -79,11 +79,11 @@ Access = Region | _Any
 
 @dataclass(frozen=True)
 class Instruction:
-    """A call: what it reads and writes, which warp it runs on, whether it happens, and what else it takes.
+    """An instruction: what it reads and writes, its warp, its predicate and its additional operands.
 
-    `operands` are the further arguments by name, expressions or regions; what an intrinsic of the machine
-    does with them is in `sw.ir.intrinsics`, which `sw.ir.intrinsics.effects` takes into account. `reads` and
-    `writes` hold what the text states by `read=` and `write=`.
+    `operands` are the additional arguments by name, expressions or regions. `sw.ir.intrinsics` says what an
+    intrinsic does with them; `sw.ir.intrinsics.effects` takes that into account. `reads` and `writes` hold
+    only what the text states with `read=` and `write=`.
     """
 
     label: str
@@ -98,7 +98,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Assign:
-    """A scalar takes the value of an expression."""
+    """Assigns the value of an expression to a scalar."""
 
     target: str
     value: Expr
@@ -107,7 +107,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class For:
-    """The body for every value of `range(start, stop, step)`; the bounds are evaluated once, before."""
+    """A loop over `range(start, stop, step)`; the bounds are evaluated once, before the first iteration."""
 
     variable: str
     start: Expr
@@ -119,7 +119,7 @@ class For:
 
 @dataclass(frozen=True)
 class If:
-    """One of two bodies."""
+    """Executes one of two bodies."""
 
     condition: Expr
     body: tuple[Statement, ...]
@@ -129,7 +129,7 @@ class If:
 
 @dataclass(frozen=True)
 class While:
-    """The body as long as the condition holds; for analysis only, the machine has no such loops."""
+    """Repeats the body while the condition holds. For analysis only; the machine has no such loops."""
 
     condition: Expr
     body: tuple[Statement, ...]
@@ -141,7 +141,7 @@ Statement = Instruction | Assign | For | If | While
 
 @dataclass(frozen=True)
 class Program:
-    """A whole program; parameters and buffers come before everything else."""
+    """A program; parameters and buffers are declared before all statements."""
 
     name: str
     parameters: tuple[Parameter, ...] = ()
@@ -153,7 +153,7 @@ class Program:
         return print_program(self)
 
     def buffer(self, name: str) -> Buffer:
-        """The buffer of that name; raises `KeyError`."""
+        """Returns the buffer with this name. Raises `KeyError` if there is none."""
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
@@ -164,7 +164,7 @@ _INDENT = "    "
 
 
 def print_program(program: Program) -> str:
-    """The program as text, ended by a line break."""
+    """Returns the program as text with a final newline."""
     parameters = ", ".join(_parameter(p) for p in program.parameters)
     lines = ["@program", f"def {program.name}({parameters}):"]
     inner = [_buffer(b) for b in program.buffers] + list(_body(program.body))
@@ -173,19 +173,19 @@ def print_program(program: Program) -> str:
 
 
 def print_statement(statement: Statement) -> str:
-    """One statement with what is nested in it."""
+    """Returns the text of a statement and its nested statements."""
     return "\n".join(_statement(statement))
 
 
 def print_access(access: Access) -> str:
-    """A region, or ANY."""
+    """Returns the text of a region, or ANY."""
     if not isinstance(access, Region):
         return "ANY"
     return f"{access.buffer}[{', '.join(f'{i.start}:{i.stop}' for i in access.box)}]"
 
 
 def nesting(expr: Expr) -> int:
-    """How many levels the text of an expression nests, as `sw.ir.syntax.check_depth` counts them."""
+    """Nesting depth of an expression's text, as counted by `sw.ir.syntax.check_depth`."""
     deepest = 0
     stack: list[tuple[Expr, int]] = [(expr, 0)]
     while stack:
@@ -194,7 +194,7 @@ def nesting(expr: Expr) -> int:
             inner = list(node.args)
             depth += 1
             while node.op in (Op.AND, Op.OR) and isinstance(first := inner[0], Apply) and first.op is node.op:
-                # Without parentheses this is one chain, which counts once per operator for all its operands.
+                # Without parentheses this is one chain: each of its operators adds a level to all operands.
                 inner[:1] = first.args
                 depth += 1
             stack += [(e, depth) for e in inner]

@@ -1,4 +1,4 @@
-"""Value ranges of expressions, from the ranges of their variables."""
+"""Interval analysis: value ranges of expressions from the ranges of their variables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hw.semantics import BITS
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
 from sw.ir.types import HIGH, LOW
 
-#: Smallest and largest value, both included.
+#: Smallest and largest value, both inclusive.
 Bounds = tuple[int, int]
 FULL: Bounds = (LOW, HIGH - 1)
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def bounds(expr: Expr) -> Bounds:
-    """Smallest and largest value, both included; all of 32 bits where a part of it may wrap.
+    """Smallest and largest value, both inclusive; the full 32-bit range if a subexpression may wrap.
 
     Truth values lie in (0, 1).
     """
@@ -30,12 +30,12 @@ def bounds(expr: Expr) -> Bounds:
 
 
 def bounds_of_operator(op: Op, *args: Bounds) -> Bounds:
-    """Bounds of an operator's value for arguments within bounds; all of 32 bits where it may wrap."""
+    """Bounds of an operator's result for bounded arguments; the full 32-bit range if it may wrap."""
     return _compare(op, *args) if op in COMPARISONS else _RULES[op](*args)
 
 
 def may_wrap(expr: Expr) -> bool:
-    """Whether the outermost operator of an expression can exceed 32 bits."""
+    """Whether the outermost operator of an expression may overflow 32 bits."""
     if not isinstance(expr, Apply) or expr.op not in (Op.ADD, Op.SUB, Op.MUL, Op.SHL, Op.DIV):
         return False
     args = [bounds(a) for a in expr.args]
@@ -53,7 +53,7 @@ def may_wrap(expr: Expr) -> bool:
 
 
 def divides_by_zero(expr: Expr) -> bool:
-    """Whether the outermost operator of an expression may be a division by zero."""
+    """Whether the outermost operator of an expression may divide by zero."""
     if not isinstance(expr, Apply) or expr.op not in (Op.DIV, Op.MOD):
         return False
     low, high = bounds(expr.args[1])
@@ -67,7 +67,7 @@ def may_trap(expr: Expr) -> bool:
 
 
 def _exact(op: Op, a: Bounds, b: Bounds) -> Bounds:
-    """Bounds of a sum, difference or product over the integers, without wrapping."""
+    """Bounds of a sum, difference or product over the integers, without wrap-around."""
     if op is Op.ADD:
         return a[0] + b[0], a[1] + b[1]
     if op is Op.SUB:
@@ -126,7 +126,7 @@ def _bit_xor(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _compare(op: Op, a: Bounds, b: Bounds) -> Bounds:
-    """(1, 1) where it always holds, (0, 0) where it never does."""
+    """(1, 1) if the comparison always holds, (0, 0) if it never does."""
     if op is Op.GT:
         return _compare(Op.LT, b, a)
     if op is Op.GE:

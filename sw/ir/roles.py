@@ -1,4 +1,4 @@
-"""The role of each warp of an emitted program, by its number."""
+"""Role of each warp of a generated program, by warp number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class WarpRole(enum.IntEnum):
-    """A warp by the engine that it drives."""
+    """A warp, named after the engine it drives."""
 
     LOAD_A = 0
     LOAD_B = 1
@@ -17,9 +17,9 @@ class WarpRole(enum.IntEnum):
 
     @property
     def title(self) -> str:
-        """The name as messages and stages print it."""
+        """The name printed in messages and reports."""
         return _TITLES[self]
 
 
-#: By number.
+#: Indexed by warp number.
 _TITLES = ("load A", "load B", "gemm", "store", "load C", "grid")

@@ -1,7 +1,7 @@
-"""Facts about a program's variables: ranges, and the deepest loop that each depends on.
+"""Facts about variables: their ranges, and the deepest loop that each depends on.
 
-The types that variables carry follow from the declarations, loops and assignments of the program around
-them. `retype` brings them up to date after a program was changed.
+The type of a variable follows from the declarations, loops and assignments around it. After a program has
+changed, `retype` computes the types again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Types = Mapping[str, Type]
 
 
 def with_types(expr: Expr, types: Types) -> Expr:
-    """The expression with the types of its variables replaced by name."""
+    """Replaces the types of an expression's variables, by name."""
     known = ((v, types.get(v.name, v.type)) for v in expr.variables())
     changed: dict[str, Expr] = {v.name: Var(v.name, t) for v, t in known if t != v.type}
     return substitute(expr, changed) if changed else expr
@@ -28,12 +28,12 @@ def with_types(expr: Expr, types: Types) -> Expr:
 
 @functools.lru_cache(maxsize=1 << 16)
 def loop_depth(expr: Expr) -> int | None:
-    """The depth of the deepest loop that an expression depends on; None where it depends on none."""
+    """Depth of the deepest loop that an expression depends on, or None if it depends on no loop."""
     return max((v.type.loop for v in expr.variables() if v.type.loop is not None), default=None)
 
 
 def loop_type(start: Expr, stop: Expr, step: Expr, depth: int) -> Type:
-    """The type of the variable of a loop with these bounds."""
+    """The type of a loop variable for these bounds."""
     (low, high), (end_low, end_high), (slow, fast) = bounds(start), bounds(stop), bounds(step)
     if slow > 0:
         if low == high and end_low == end_high and slow == fast:
@@ -45,9 +45,9 @@ def loop_type(start: Expr, stop: Expr, step: Expr, depth: int) -> Type:
 
 
 def retype(program: Program) -> Program:
-    """The program with the types of all variables as they follow from it.
+    """Recomputes the types of all variables.
 
-    A scalar that one statement assigns has the range and depth of the value; of one that several assign only
+    A scalar with a single assignment has the range and depth of its value. For a scalar with several, only
     the depth of the deepest loop around an assignment is known.
     """
     scope = _Scope(assigned(program.body), _loops_of(program))
@@ -60,7 +60,7 @@ def retype(program: Program) -> Program:
 
 
 def _loops_of(program: Program) -> dict[str, int]:
-    """The depth of the deepest loop in which each scalar is assigned, -1 where that is none."""
+    """Depth of the deepest loop in which each scalar is assigned, -1 if it is outside all loops."""
     found: dict[str, int] = {}
     for s, around in walk(program.body):
         if isinstance(s, Assign):
@@ -71,13 +71,13 @@ def _loops_of(program: Program) -> dict[str, int]:
 
 @dataclasses.dataclass
 class _Scope:
-    """How often each scalar is assigned, and in how deep a loop."""
+    """Number of assignments to each scalar, and the depth of the deepest loop around one."""
 
     assigned: Mapping[str, int]
     loops: Mapping[str, int]
 
     def body(self, body: Body, types: dict[str, Type], depth: int) -> Body:
-        """The statements with types; `types` gains what they assign."""
+        """Retypes a body; adds the types of the scalars it assigns to `types`."""
         return tuple(self.statement(s, types, depth) for s in body)
 
     def statement(self, s: Statement, types: dict[str, Type], depth: int) -> Statement:
@@ -93,13 +93,13 @@ class _Scope:
         return map_bodies(s, lambda body: self.body(body, types, depth))
 
     def carried(self, body: Body, types: dict[str, Type]) -> None:
-        """What a loop changes has its general type from the start of the loop on."""
+        """Scalars that a loop changes have their general type from the start of the loop."""
         for s in statements(body):
             if isinstance(s, Assign) and self.assigned[s.target] > 1:
                 types[s.target] = self.scalar(s.target, s.value)
 
     def scalar(self, target: str, value: Expr) -> Type:
-        """The type of a scalar that takes this value."""
+        """The type of a scalar that is assigned this value."""
         if self.assigned[target] > 1:
             depth = self.loops[target]
             kind = BOOL if value.kind is Kind.BOOL else INT

@@ -1,4 +1,4 @@
-"""Python syntax as the text form: parses it safely, and quotes pieces of it in messages."""
+"""Python syntax as text form: parses it safely, and quotes pieces of it in messages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from sw.ir.errors import IRError, Location
 
-#: How deep expressions and statements may nest: what works on them calls itself as deep.
+#: Maximum nesting of expressions and statements. Code that processes them recurses to the same depth.
 DEEPEST = 100
-#: What nests, beside statements.
+#: Expression nodes that add a nesting level.
 _NESTING = (ast.BoolOp, ast.Call, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp)
-#: Characters of a piece of the text in a message.
+#: Most characters of program text quoted in a message.
 _SHOWN = 100
 
 Place = ast.expr | ast.stmt | ast.arg | ast.keyword
 
 
 def python_tree(text: str, file: str, mode: str) -> ast.AST:
-    """The syntax tree of a text; raises `IRError`, whatever the text is."""
+    """Parses any text to a syntax tree; every failure is an `IRError`."""
     try:
         with warnings.catch_warnings():
-            # Python's advice on odd code, such as escapes in strings, is not for this language.
+            # Python's warnings about odd code, such as invalid escapes, do not concern this language.
             warnings.simplefilter("ignore")
             return ast.parse(text, mode=mode)
     except SyntaxError as error:
@@ -38,7 +38,7 @@ def python_tree(text: str, file: str, mode: str) -> ast.AST:
 
 
 def check_depth(root: ast.stmt | ast.expr, file: str) -> set[str]:
-    """All names under a node; raises `IRError` where expressions and statements nest too deep."""
+    """Returns all names under a node. Raises `IRError` if expressions or statements nest too deep."""
     names: set[str] = set()
     stack: list[tuple[ast.AST, int]] = [(root, 0)]
     while stack:
@@ -67,7 +67,7 @@ def check_depth(root: ast.stmt | ast.expr, file: str) -> set[str]:
 
 
 def _weight(node: ast.AST) -> int:
-    """How many levels a node becomes: a chain is read as operators with two operands each."""
+    """Number of levels a node adds: a chain becomes a nest of binary operators."""
     match node:
         case ast.BoolOp(values=operands) | ast.Call(func=ast.Name(id="min" | "max"), args=operands):
             return len(operands) - 1
@@ -80,10 +80,9 @@ def _weight(node: ast.AST) -> int:
 
 @contextlib.contextmanager
 def paused_collector() -> Iterator[None]:
-    """No garbage collection for a while.
+    """Pauses garbage collection.
 
-    Looking for garbage among hundreds of thousands of small objects, all of them alive, takes longer than
-    making them.
+    A collection that scans hundreds of thousands of small, live objects takes longer than creating them.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -95,7 +94,7 @@ def paused_collector() -> Iterator[None]:
 
 
 def is_docstring(statement: ast.stmt) -> bool:
-    """Whether a statement is a text that documents what is around it."""
+    """Whether a statement is a docstring."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -104,7 +103,7 @@ def is_docstring(statement: ast.stmt) -> bool:
 
 
 def whole(node: ast.expr) -> int | None:
-    """The value of a whole number of the text."""
+    """The value of an integer literal."""
     match node:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
             return None if isinstance(value, bool) else -value
@@ -114,39 +113,39 @@ def whole(node: ast.expr) -> int | None:
 
 
 def byte_lines(text: str) -> Sequence[bytes] | None:
-    """The lines of a text that has more than ASCII: `ast` counts columns in bytes of UTF-8."""
+    """The lines as UTF-8 bytes if the text is not all ASCII: `ast` counts columns in bytes."""
     return None if text.isascii() else text.encode("utf-8", "replace").splitlines()
 
 
 def source(node: ast.AST) -> str:
-    """A piece of the program as a message shows it."""
+    """The source text of a node as shown in messages."""
     try:
         text = ast.unparse(node).strip().partition("\n")[0]
     except (ValueError, RecursionError):
-        # Numbers of thousands of digits, and strings within strings that Python itself cannot write.
+        # Python itself cannot print numbers of thousands of digits or nested strings.
         return f"a piece of {type(node).__name__}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def short(value: int) -> str:
-    """A number as it may stand in a message."""
+    """Formats a number for a message."""
     return str(value) if abs(value) < 10**20 else f"a number of {value.bit_length()} bits"
 
 
 @dataclass
 class SourceText:
-    """A text that is read: its file, and its lines in UTF-8, None where it is all ASCII."""
+    """Source text being read: file name, and its lines in UTF-8, or None if it is all ASCII."""
 
     file: str
     lines: Sequence[bytes] | None
 
     def at(self, node: Place) -> Location:
-        """Where something stands; columns count characters."""
+        """Location of a node; columns count characters."""
         column = node.col_offset
         if self.lines is not None and node.lineno <= len(self.lines):
             column = len(self.lines[node.lineno - 1][:column].decode("utf-8", "replace"))
         return Location(self.file, node.lineno, column + 1)
 
     def error(self, node: Place, found: str, expected: str) -> IRError:
-        """An error at this place."""
+        """Builds an error at this location."""
         return IRError(self.at(node), found, expected)

@@ -1,4 +1,4 @@
-"""Types of scalars: 32-bit integers with a known range, and truth values."""
+"""Scalar types: 32-bit integers with a known range, and truth values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOW, HIGH = -(1 << BITS - 1), 1 << BITS - 1
 
 
 class Kind(enum.Enum):
-    """What a value is."""
+    """The kind of a value."""
 
     INT = "int"
     BOOL = "bool"
@@ -21,8 +21,8 @@ class Kind(enum.Enum):
 class Type:
     """The type of a variable.
 
-    `low` and `high` bound the values of an integer, half open. `loop` is the depth (0: outermost) of the
-    deepest loop that the value depends on, None where it depends on no loop (canonical.md, "Rank").
+    An integer lies in `low <= value < high`. `loop` is the depth (0: outermost) of the deepest loop that the
+    value depends on, or None (canonical.md, "Rank").
     """
 
     kind: Kind = Kind.INT
@@ -31,7 +31,7 @@ class Type:
     loop: int | None = None
 
     def __str__(self) -> str:
-        """As `parse_type` reads it."""
+        """The form that `parse_type` reads."""
         if self.kind is Kind.BOOL:
             return "bool"
         limits = f"[{self.low},{self.high}]"

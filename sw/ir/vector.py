@@ -1,4 +1,4 @@
-"""Evaluates an expression over arrays, for many values of its variables at once."""
+"""Evaluates an expression for many values of its variables at once, with NumPy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.types import HIGH, LOW
 
 Array = npt.NDArray[np.int64]
-#: What a variable is: one number for all rows, or a number for each.
+#: Values of a variable: one number for all rows, or an array with one per row.
 Column = int | Array
 
-#: Operators whose scalar formula chooses, which arrays cannot.
+#: Operators whose scalar formula branches, which arrays cannot.
 _CHOOSING: dict[Op, Callable[..., npt.NDArray[Any]]] = {
     Op.LT: np.less,
     Op.LE: np.less_equal,
@@ -30,7 +30,7 @@ _CHOOSING: dict[Op, Callable[..., npt.NDArray[Any]]] = {
 
 
 def _apply(op: Op, *values: Column) -> Column:
-    """An operator that cannot fail; its arguments are within 32 bits, so that its value is within 64."""
+    """Applies an operator that cannot fail. Arguments fit in 32 bits, so the result fits in 64."""
     if all(isinstance(v, int) for v in values):
         return op.meaning(*values)
     if op in _CHOOSING:
@@ -42,10 +42,10 @@ def _apply(op: Op, *values: Column) -> Column:
 
 
 def evaluate_rows(expr: Expr, columns: Mapping[str, Column]) -> tuple[Column, Column]:
-    """The values of an expression, and 1 where it divides by zero (the value there means nothing).
+    """Returns the values of an expression, and 1 where it divides by zero (the value is meaningless there).
 
-    An expression of numbers alone gives a number. Only what `sw.ir.expression.evaluate` would evaluate counts
-    as a division. Raises `KeyError` for a variable without value.
+    The result is a number if all columns used are numbers. Only divisions that `sw.ir.expression.evaluate`
+    would execute count. Raises `KeyError` for a variable without value.
     """
     if isinstance(expr, Const):
         return expr.value, 0

@@ -1,8 +1,8 @@
-"""Walks and rewrites of tile programs: the only code that knows how statements nest.
+"""Traversal and rewriting of tile programs: the only code that knows how statements nest.
 
-`statements` and `walk` visit a body, `rewrite` maps it from the inside out. A pass that carries something
-from the outside in (types, values, a scope) calls itself through `map_bodies`. `executions` follows a program
-whose values are known, one instruction at a time.
+`statements` and `walk` visit a body; `rewrite` maps it bottom-up. A pass that carries context top-down
+(types, values, a scope) recurses through `map_bodies`. `executions` runs a program with known values, one
+instruction at a time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sw.ir.program import (
 
 Body = tuple[Statement, ...]
 S = TypeVar("S", bound=Statement)
-#: What a rewrite makes of a statement: another one, several, or none.
+#: Result of rewriting a statement: another statement, several, or none.
 Rewritten = Statement | Sequence[Statement]
 
 
 class Instance(NamedTuple):
-    """One execution of an instruction: its label and the numbers of the iterations, outermost first.
+    """One execution of an instruction: its label and its iteration numbers, outermost loop first.
 
-    Iterations count from 0, whatever the values of the loop's variable.
+    Iterations count from 0, independent of the values of the loop variable.
     """
 
     label: str
@@ -47,21 +47,21 @@ class Instance(NamedTuple):
         return f"{self.label}[{', '.join(map(str, self.iteration))}]" if self.iteration else self.label
 
 
-#: An instruction that happens, with the numbers of its iterations.
+#: An executed instruction with its iteration numbers.
 Happening = tuple[Instruction, tuple[int, ...]]
 
-# What is nested
+# Nesting
 
 
 def bodies(statement: Statement) -> tuple[Body, ...]:
-    """The bodies of a statement: one of a loop, both of a branch."""
+    """The bodies of a statement: one for a loop, two for a branch."""
     if isinstance(statement, For | While):
         return (statement.body,)
     return (statement.body, statement.orelse) if isinstance(statement, If) else ()
 
 
 def map_bodies(statement: S, change: Callable[[Body], Body]) -> S:
-    """The statement with each of its bodies changed, in the order of the text."""
+    """Applies `change` to each body of a statement, in text order."""
     made: Statement = statement
     if isinstance(statement, For | While):
         made = dataclasses.replace(statement, body=change(statement.body))
@@ -72,7 +72,7 @@ def map_bodies(statement: S, change: Callable[[Body], Body]) -> S:
 
 
 def statements(body: Iterable[Statement]) -> Iterator[Statement]:
-    """All statements of a body and of what is nested in it, in the order of the text."""
+    """Yields all statements of a body, nested ones too, in text order."""
     for statement in body:
         yield statement
         for inner in bodies(statement):
@@ -80,7 +80,7 @@ def statements(body: Iterable[Statement]) -> Iterator[Statement]:
 
 
 def walk(body: Iterable[Statement], around: Body = ()) -> Iterator[tuple[Statement, Body]]:
-    """All statements in the order of the text, with the loops and branches around it, outermost first."""
+    """Yields all statements in text order, each with the loops and branches around it, outermost first."""
     for statement in body:
         yield statement, around
         for inner in bodies(statement):
@@ -88,7 +88,7 @@ def walk(body: Iterable[Statement], around: Body = ()) -> Iterator[tuple[Stateme
 
 
 def instructions(program: Program | Iterable[Statement]) -> list[Instruction]:
-    """The instructions of a program or body in the order of the text."""
+    """Lists the instructions of a program or body in text order."""
     body = program.body if isinstance(program, Program) else program
     return [s for s in statements(body) if isinstance(s, Instruction)]
 
@@ -97,17 +97,17 @@ def instructions(program: Program | Iterable[Statement]) -> list[Instruction]:
 
 
 def assigned(body: Iterable[Statement]) -> Counter[str]:
-    """The scalars that a body assigns, in the order of the text, with the number of assignments to each."""
+    """Counts the assignments to each scalar in a body; keys are in text order."""
     return Counter(s.target for s in statements(body) if isinstance(s, Assign))
 
 
 def uses(body: Iterable[Statement]) -> Counter[str]:
-    """The variables that a body reads, each with the number of expressions that do."""
+    """Counts, for each variable that a body reads, the expressions that read it."""
     return Counter(v.name for s in statements(body) for e in expressions(s) for v in e.variables())
 
 
 def used_names(program: Program) -> set[str]:
-    """All names that a program declares: parameters, buffers, scalars, loop variables, labels."""
+    """All names declared in a program: parameters, buffers, scalars, loop variables, labels."""
     found = {p.name for p in program.parameters} | {b.name for b in program.buffers}
     for s in statements(program.body):
         if isinstance(s, Assign):
@@ -120,7 +120,7 @@ def used_names(program: Program) -> set[str]:
 
 
 def fresh_names(program: Program, stem: str) -> Iterator[str]:
-    """Names that a program does not use, for passes that add scalars or instructions."""
+    """Yields names that a program does not use, for passes that add scalars or instructions."""
     taken, number = used_names(program), 0
     while True:
         if f"{stem}{number}" not in taken:
@@ -132,7 +132,7 @@ def fresh_names(program: Program, stem: str) -> Iterator[str]:
 
 
 def expressions(statement: Statement) -> Iterator[Expr]:
-    """The expressions of a statement itself, in the order of the text; not those nested in its bodies."""
+    """Yields a statement's own expressions in text order, without those of nested statements."""
     if isinstance(statement, Instruction):
         for part in (*statement.reads, *statement.writes, *(o for _, o in statement.operands)):
             if isinstance(part, Expr):
@@ -144,7 +144,7 @@ def expressions(statement: Statement) -> Iterator[Expr]:
 
 
 def scalar_expressions(statement: Statement) -> Iterator[Expr]:
-    """A statement's value, bounds, or condition: its expressions but those that an instruction is given."""
+    """Yields a statement's value, bounds, condition or predicate, but not the operands of an instruction."""
     match statement:
         case Assign(_, value):
             yield value
@@ -157,13 +157,13 @@ def scalar_expressions(statement: Statement) -> Iterator[Expr]:
 
 
 def map_region(region: Region, change: Callable[[Expr], Expr]) -> Region:
-    """The region with every bound changed."""
+    """Applies `change` to every bound of a region."""
     box = tuple(Interval(change(i.start), change(i.stop)) for i in region.box)
     return dataclasses.replace(region, box=box)
 
 
 def map_accesses(i: Instruction, change: Callable[[Region], Region]) -> Instruction:
-    """The instruction with every region changed: read, written, and given as operand."""
+    """Applies `change` to every region of an instruction: read, written, or given as an operand."""
 
     def access(a: Access) -> Access:
         return change(a) if isinstance(a, Region) else a
@@ -177,9 +177,9 @@ def map_accesses(i: Instruction, change: Callable[[Region], Region]) -> Instruct
 
 
 def map_expressions(statement: S, change: Callable[[Expr], Expr], *, regions: bool = True) -> S:
-    """The statement with every expression of its own changed; not those nested in its bodies.
+    """Applies `change` to a statement's own expressions, not to those of nested statements.
 
-    Without `regions` the bounds of regions stay: a warp does not evaluate them.
+    Without `regions`, the bounds of regions are left alone: a warp does not evaluate them.
     """
     made: Statement = statement
     match statement:
@@ -209,11 +209,11 @@ def rewrite(
     *,
     regions: bool = True,
 ) -> Body:
-    """The body mapped from the inside out.
+    """Maps a body bottom-up.
 
-    Every expression becomes `expression(e)` (with `regions` those of regions too). Then `statement` is given
-    each statement, whose bodies are rewritten already; it returns what takes its place: a statement, or a
-    sequence of any number of them.
+    Each expression becomes `expression(e)`, bounds of regions only with `regions`. Then `statement` receives
+    each statement, with its bodies already rewritten, and returns its replacement: a statement, or a sequence
+    of any number of them.
     """
     made: list[Statement] = []
     for s in body:
@@ -229,7 +229,7 @@ def rewrite(
 
 
 def without_empty(s: Statement) -> Rewritten:
-    """For `rewrite`: leaves out loops and branches in which nothing is left."""
+    """For `rewrite`: removes loops and branches with nothing in them."""
     return () if (nested := bodies(s)) and not any(nested) else s
 
 
@@ -243,11 +243,11 @@ def executions(
     *,
     step: Callable[[Location | None], None] | None = None,
 ) -> Iterator[Happening]:
-    """The instructions that happen, in order, each with the numbers of its iterations, outermost loop first.
+    """Yields the instructions executed, in order, each with its iteration numbers, outermost loop first.
 
-    While one is looked at, `values` holds the values of all variables there. With `wanted` only such
-    instructions are given, and loops without any are skipped. `step` is called for every iteration. Raises
-    `IRError` for what fails.
+    At each yield, `values` holds the current values of all variables. With `wanted`, only matching
+    instructions are yielded, and loops without any are skipped. `step` is called in every iteration. Raises
+    `IRError` on a failure.
     """
     matters: dict[int, bool] = {}
 
@@ -297,12 +297,12 @@ def executions(
 
 
 def _matters(s: Statement, wanted: Callable[[Instruction], bool]) -> bool:
-    """Whether a statement assigns a scalar, or has an instruction that is wanted."""
+    """Whether a statement assigns a scalar or contains a wanted instruction."""
     return any(isinstance(x, Assign) or (isinstance(x, Instruction) and wanted(x)) for x in statements((s,)))
 
 
 def value_of(expr: Expr, values: Mapping[str, int], where: Location | None) -> int:
-    """The value of an expression; raises `IRError` for a division by zero and a variable without value."""
+    """Evaluates an expression. Raises `IRError` for a division by zero or a variable without value."""
     try:
         return evaluate(expr, values)
     except KeyError as error:

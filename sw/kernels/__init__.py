@@ -1,1 +1,1 @@
-"""CGRA loops of a model's operators, and their configurations (docs/operators.md)."""
+"""CGRA loops for a model's operators, and their configurations (docs/operators.md)."""

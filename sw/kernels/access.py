@@ -14,18 +14,18 @@ Follows = Literal["full", "column", "row", "scalar"]
 class TileAccess:
     """The addresses of an operand's (or the result's) elements in a tile of rows x columns.
 
-    `space` is `acc`, `scratch` or `out`, `element` one of `int32`, `int8`, `uint8`. Indices count elements
-    from the start of the space:
+    `space` is `acc`, `scratch` or `out`; `element` is `int32`, `int8` or `uint8`. Indices count elements from
+    the start of the space:
 
-    - `full`: element (r, c) is `base + r*width + c`. With `row_gap`, every row is followed by elements that
-      are skipped; with `segment_gap`, every segment of a row is. With `repeat`, so many neighbours have one
-      element: it is `base + (r*width + c) div repeat`, and there are no gaps. With `step`, neighbours lie so
-      far apart: it is `base + c*step + r`, and a launch has `row_gap` less than a row of them.
+    - `full`: element (r, c) is `base + r*width + c`. With `row_gap`, elements are skipped after every row;
+      with `segment_gap`, after every segment of a row. With `repeat`, that many neighbours share one element:
+      the index is `base + (r*width + c) div repeat`, without gaps. With `step`, neighbours are that far
+      apart: the index is `base + c*step + r`, and a launch's `row_gap` is reduced by a row of them.
     - `column`: `base + c` for every row; `row`: `base + r` for every column; `scalar`: `base` for all.
 
-    `record`, of int32 that follows rows or columns: the operand lies in records together with all others
-    that follow rows (columns) and have it (`ElementwiseKernel.records`), so that one index serves them all.
-    Where anything has gaps behind segments, records of rows are those of segments, in their order.
+    `record`, for int32 operands that follow rows or columns: the operand is stored in records together with
+    all other such operands that follow rows (columns) (`ElementwiseKernel.records`), so that one index serves
+    them all. If anything has gaps after segments, row records belong to segments, in their order.
     """
 
     space: str

@@ -9,11 +9,11 @@ from hw.semantics import quantisation
 from sw.dfg.syntax import CALLS
 from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, rewritten, walk
 
-#: Functions of a kernel's text by the operations that they are.
+#: Function names in a kernel's text, by operation.
 _CALLS = {operation: name for name, operation in CALLS.items()} | {"min": "min", "max": "max"}
-#: Operations whose second operand is part of what is computed: shifts by a number, masks.
+#: Operations whose second operand belongs to the structure: shift amounts and masks.
 _STRUCTURE = ("shl", "shr", "shr_logical", "and", "or", "xor")
-#: Ends of the types of bytes, to which results are clamped.
+#: Limits of the 8-bit types, to which results are clamped.
 _ENDS = (-128, 0, 127, 255)
 
 
@@ -23,7 +23,7 @@ def literal(operation: str, place: int, value: int) -> bool:
 
 
 def numbers(value: Expression) -> tuple[int, ...]:
-    """The numbers that differ between operators of a kind, in order of use, each once."""
+    """The numbers in which operators of the same kind differ, in order of use, without duplicates."""
     found: dict[int, None] = {}
     seen: set[Expression] = set()
 
@@ -46,10 +46,10 @@ def numbers(value: Expression) -> tuple[int, ...]:
 
 
 def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expression, frozenset[int]]:
-    """An expression without byte masks of operands that are only used masked, and these operands.
+    """Removes byte masks from operands that are used only masked, and returns these operands.
 
-    These operands are to be read as uint8: they are indices of tables. `signed` says for each operand whether
-    it is int8.
+    They are to be read as uint8, because they are table indices. `signed` says for each operand whether it is
+    int8.
     """
     masks = {Apply("and", (Argument(k), Number(255))): Argument(k) for k, own in enumerate(signed) if own}
     none: dict[Expression, Expression] = dict.fromkeys(masks, Number(0))
@@ -58,7 +58,7 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     return rewritten(value, chosen.get), frozenset(byte.index for byte in chosen.values())
 
 
-#: Operations of a quantiser by the products that they make bytes of.
+#: Quantiser operations, by the rounded product that they clamp to a byte.
 _QUANTISED = {"mul_shift_round": "requantise", "mul_shift_round_even": "requantise_even"}
 
 
@@ -89,7 +89,7 @@ def _quantised(value: Expression) -> Expression | None:
     if isinstance(shift, Number):
         third = Number(quantisation(shift.value, zero, low, high))
     else:
-        # Amounts of products count modulo 64.
+        # The shift of a product counts modulo 64.
         third = Apply("or", (Apply("and", (shift, Number(63))), Number(quantisation(0, zero, low, high))))
     return Apply(_QUANTISED[product.operation], (with_quantiser(total), with_quantiser(factor), third))
 

@@ -20,27 +20,28 @@ from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import ElementwiseKernel, make
 
-#: Masks of elements of an iteration (`Unrolling`): neighbours, then bytes in different words, then in few.
+#: Masks of the elements of an iteration (`Unrolling`): neighbours; then bytes spread over different words;
+#: then over few.
 NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)
 MASKS = (*NEIGHBOURS, 0b100, 0b1100, 0b101, 0b11100, 0b1101, 0b1110)
-#: Orders in which the copies of a loop's body make eight neighbours. One mapping serves the first three
-#: alike; in one of them no two bytes of a word may be stored in the same step.
+#: Orders in which the copies of a loop's body compute eight neighbours. One mapping fits the first three
+#: equally; one of these avoids storing two bytes of the same word in one step.
 ORDERS = (
     (0, 1, 4, 5, 2, 3, 6, 7),
     (0, 4, 1, 5, 2, 6, 3, 7),
     (0, 4, 5, 1, 2, 6, 7, 3),
     (),
 )
-#: Mappings of a loop that are tried where banks make it wait, by their seeds; of those with `ORDERS`.
+#: Number of mapping seeds tried for a loop that bank conflicts stall; with `ORDERS`.
 SEEDS, ORDERED_SEEDS = 4, 12
-#: Operations per element from which on they fill the PEs: an iteration makes one element, or two up to this
-#: MII, and one mapping is tried.
+#: From this many operations, one element fills the PEs: iterations compute one element, or two up to this
+#: MII, and only one mapping is tried.
 _LARGE, _STEPS = 24, 16
-#: As many operations as a table beyond the first one makes a loop harder to map.
+#: A table beyond the first makes a loop as hard to map as this many operations.
 _TABLE = 16
-#: The share of the elements that are computed when the array has made all of them.
+#: Share of the elements that remain to be computed when the array has finished.
 _LAST = 1 / 16
-#: By how much a larger block must be better.
+#: A larger block must reduce the cost to this fraction.
 _WORTH = 0.97
 
 
@@ -63,7 +64,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A loop, its configuration, and the cycles per element of a long, undisturbed launch."""
+    """A loop, its configuration, and the cycles per element in a long launch without stalls by others."""
 
     elementwise: ElementwiseKernel
     configured: Configured
@@ -88,18 +89,18 @@ def choose(
     name: str = "elementwise",
     seed: int = 0,
 ) -> Chosen:
-    """The loop with the least cost for a demand among those whose block divides `multiple`.
+    """Chooses the loop with the lowest cost for a demand, among those whose block divides `multiple`.
 
     `multiple` divides the number of columns (or of elements, for tiles without columns) of every launch.
-    `aligned` (default: `multiple`) divides the elements from any row or segment to the next. Of loops that
-    are about equally fast, it takes the one with the smallest block.
+    `aligned` (default: `multiple`) divides the distance from any row or segment to the next. Among loops of
+    about equal speed, it takes the one with the smallest block.
     """
     found = _candidates(
         value, operands, result, config, multiple, multiple if aligned is None else aligned, name
     )
     tries = 1 if _large(value) else SEEDS
     if config.cgra is None or config.cgra.lanes == 1:
-        demand = Demand()  # Loops differ little in what loads them.
+        demand = Demand()  # Configurations differ little in load time.
     best: Chosen | None = None
     for least, (made, *others) in sorted(found, key=lambda c: (c[0], c[1][0].block)):
         if best is None or _promises(made, least, best):
@@ -109,7 +110,7 @@ def choose(
             except InputError:
                 if made.unrolling.lanes == 1:
                     raise
-                continue  # PEs with lanes may be too far from each other.
+                continue  # The PEs with lanes may be too far from each other.
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
@@ -141,7 +142,7 @@ def _mapped(
     seeds: Iterable[int],
     compared: bool = False,
 ) -> Chosen:
-    """The mapping that waits least, of a few; its elements may be in any of several orders."""
+    """The mapping with the fewest stalls, of a few; the elements may be in any of several orders."""
     best: Chosen | None = None
     for seed, made in itertools.product(seeds, orders):
         configured = configure(made.kernel, config, seed=seed, compared=compared)
@@ -182,11 +183,11 @@ def _candidates(
     if not plain:
         masks = [m for m in NEIGHBOURS if m + 1 >= max(a.repeat for a in operands)]
     for mask in masks[:2] if large else masks:
-        # Where larger blocks fit, others of them lie in different words anyway.
+        # If larger blocks fit, other masks spread the elements over different words anyway.
         ordered = mask == 0b111 and result.bytes == 1 and multiple % 16
         wanted.append((value, mask, 1, ORDERS if ordered else ((),)))
     if (several := config.cgra.lanes) > 1 and aligned % several == 0 and plain:
-        # PEs with lanes look a word up as quickly as they add; without lanes, few PEs have a table.
+        # PEs with lanes look a word up as fast as they add; without lanes, few PEs have a table.
         values = dict.fromkeys((value, with_tables(value, [a.element for a in operands])))
         sizes = [pieces * several - 1 for pieces in (1, 2, 4)]
         wanted += [(one, mask, several, ((),)) for one, mask in itertools.product(values, sizes)]

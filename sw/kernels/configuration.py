@@ -1,4 +1,4 @@
-"""Configurations of CGRA loops: from text to graph, mapping and words, with verification of the words."""
+"""Configurations of CGRA loops: from text to graph, mapping and verified bitstream."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Configured:
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """The differences between the words and the graph, found by an independent decoder.
+        """The differences between bitstream and graph, found by an independent decoder.
 
-        They are computed on demand, since few of the many compared configurations are used.
+        Computed on demand, since few of the many configurations compared are used.
         """
         (arrays, scalars), mapping = _entries(self.kernel, self.config), self.mapping
         found = verify(
@@ -76,7 +76,7 @@ class Configured:
 
     @property
     def verified(self) -> bool:
-        """Whether the words decode to the graph."""
+        """Whether the bitstream decodes to the graph."""
         return not self.differences
 
 
@@ -99,14 +99,14 @@ def graph_of(kernel: GridKernel) -> Graph:
 
 
 def over(kernel: GridKernel) -> tuple[int, Counter[str | None]]:
-    """How many patches a kernel has beyond a configuration's limit, and how many each scalar takes."""
+    """Number of patches beyond a configuration's limit, and the number of patches of each scalar."""
     graph = graph_of(kernel)
     return patches(graph) - PATCHES, Counter(node.scalar for node in graph.nodes)
 
 
 @functools.lru_cache(maxsize=1024)
 def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tuple[SearchResult, bool]:
-    """A mapping with as few table memories as the II allows, since each takes long to load."""
+    """Returns a mapping with as few table memories as the II allows, since each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
         least = bound(prepare(graph, fabric), fabric).mii
@@ -138,9 +138,9 @@ def _with_tables(graph: Graph, fabric: Fabric, number: int) -> Fabric:
 def configure(
     kernel: GridKernel, config: MachineConfig, *, seed: int = 0, compared: bool = True
 ) -> Configured:
-    """The configuration of a kernel for a machine; equal kernels give equal words.
+    """Configures a kernel for a machine; equal kernels give equal bitstreams.
 
-    Mappings on disk are `compared` with the graph, unless another configuration may still be chosen. Raises
+    Mappings from disk are `compared` with the graph, unless another configuration may still be chosen. Raises
     `InputError` for a machine without a CGRA, and for a kernel that cannot be mapped to it.
     """
     if config.cgra is None:
@@ -157,6 +157,6 @@ def configure(
 
 
 def _entries(kernel: GridKernel, config: MachineConfig) -> tuple[dict[str, ArrayEntry], dict[str, int]]:
-    """The arrays of a kernel by name, and the places of its scalars in a launch."""
+    """A kernel's arrays by name, and the numbers of its scalars in a launch."""
     arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
     return arrays, {name: i for i, name in enumerate(kernel.scalars)}

@@ -1,4 +1,4 @@
-"""Cycles of an elementwise loop without competing readers: its steps, and its bank conflicts.
+"""Cycles of an elementwise loop with no competing readers: its steps and its bank conflicts.
 
 The rules are those of docs/cgra.md, "Memory ports and freezing".
 """
@@ -18,20 +18,20 @@ from sw.kernels.configuration import Configured
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.kernels.kernel import Stream
 
-#: Iterations that are followed, and those at the start that do not count.
+#: Iterations simulated, and those at the start that do not count.
 _ITERATIONS, _BEFORE = 96, 32
-#: Bytes between the operands' beginnings; a multiple of all banks. That is the worst for them, and what sizes
-#: that are powers of two lead to.
+#: Distance in bytes between the operands' bases: a multiple of the size of all banks. This is the worst case,
+#: and also the common one, since sizes are often powers of two.
 _APART = 1 << 14
-#: Blocks of a row.
+#: Blocks per row.
 _BLOCKS = 16
-#: Bits of a number for space and bank, and below them for the line.
+#: Bits of a key below space and bank, and below the line.
 _SPACES, _LINES = 20, 28
 _NONE: Array = np.empty(0, np.int64)
 
 
 def cycles(elementwise: ElementwiseKernel, configured: Configured, config: MachineConfig) -> float:
-    """Cycles per element, for operands that all start in the first bank, in rows of many blocks."""
+    """Cycles per element, for operands that all start in the first bank, with many blocks per row."""
     graph, ii, places = configured.graph, configured.ii, configured.mapping.places
     streams = {stream.name: stream for stream in elementwise.kernel.streams}
     indices = elementwise.indices.followed(_ITERATIONS, _BLOCKS * elementwise.block)
@@ -50,13 +50,13 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
             index = found[number * len(found) // len(own)]
             stream, lanes = streams[name], graph.lanes if graph.by_id[access].op in WIDE else 1
             size = dtypes.ELEMENTS[stream.element].bytes
-            # Every fourth byte of what an access of several lanes reaches is in another bank.
+            # An access by several lanes reaches a different bank with every fourth byte.
             for more in range(0, max(1, lanes * size // 4) if stream.space != "acc" else 1):
                 places_of = _banks(config, stream, index + more * 4 // size, bases[key])
                 served = (places[access].step + iterations << _SPACES + _LINES) + places_of
                 (stores if name.startswith("y") else loads).append(served)
     longest = np.ones(_ITERATIONS * ii + configured.depth, np.int64)
-    # A bank serves a line once, however many read it.
+    # A bank serves a line once, however many accesses read it.
     for keys in (np.unique(np.concatenate(loads)), np.concatenate(stores)):
         banks, count = np.unique(keys >> _LINES, return_counts=True)
         np.maximum.at(longest, banks >> _SPACES, count)
@@ -65,7 +65,7 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
 
 
 def _banks(config: MachineConfig, stream: Stream, indices: Array, base: int) -> Array:
-    """Space, bank and line (the word or row that a bank serves at once) of elements from a byte on."""
+    """Space, bank and line (the word or row that a bank serves at once) of elements, from a base in bytes."""
     entry, size = stream.entry(config), dtypes.ELEMENTS[stream.element].bytes
     address = base // size * size + entry.base + indices * size
     d = config.derived

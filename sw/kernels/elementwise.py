@@ -27,9 +27,9 @@ class ElementwiseKernel:
     """An elementwise loop, with what its launches need.
 
     The number of columns must be a multiple of `block`. For tiles without gaps and without operands that
-    follow rows or columns, only the number of elements must be. With gaps between segments, segments must be
-    multiples too, and a row is a number of whole segments. `numbers` are the values of scalars that belong to
-    the operator: kernels that differ only in them have equal `kernel`s and share one configuration.
+    follow rows or columns, only the number of elements must be. With gaps between segments, segment sizes
+    must be multiples too, and a row consists of whole segments. `numbers` are the values of scalars that
+    belong to the operator: kernels that differ only in them have equal `kernel`s and share one configuration.
     """
 
     kernel: GridKernel
@@ -49,7 +49,7 @@ class ElementwiseKernel:
 
     @property
     def per_iteration(self) -> int:
-        """Elements that an iteration makes."""
+        """Elements that an iteration computes."""
         return self.unrolling.copies
 
     @property
@@ -70,22 +70,22 @@ class ElementwiseKernel:
         row_gaps: Mapping[Key, Expr | int] | None = None,
         segment_gaps: Mapping[Key, Expr | int] | None = None,
     ) -> dict[str, Expr]:
-        """The scalars of a launch by name, in the order of the kernel.
+        """The scalars of a launch by name, in the kernel's order.
 
-        `bases` are the indices of first elements, by number of the operand or `"result"`, and `"rows"` and
-        `"columns"` for the first words of records. `width` and `segment` are in elements; gaps are skipped
-        elements, by number of the operand or `"result"`.
+        `bases` are the indices of the first elements, by operand number or `"result"`; `"rows"` and
+        `"columns"` are the first words of the records. `width` and `segment` are in elements; gaps are the
+        numbers of elements skipped, by operand number or `"result"`.
         """
         given = self.indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
         given |= {name: const(value) for name, value in self.numbers.items()}
         return {name: given[name] for name in self.kernel.scalars}
 
     def records(self, follows: str, arrays: Mapping[int, npt.ArrayLike]) -> npt.NDArray[np.int32]:
-        """The words of all records of operands that follow rows, or columns, for their elements by number.
+        """The words of all records of operands that follow rows, or columns; `arrays` has their elements.
 
-        Operands have one element per row or column, of columns a multiple of the block. The record of row r
-        begins at word r times the number of such operands; so do those of the block of columns that begins
-        with column r, in which the words of all lanes of an operand are neighbours.
+        Operands have one element per row or column; the number of columns is a multiple of the block. The
+        record of row r begins at word r times the number of such operands. The records of the block that
+        starts at column r begin at the same word; in them, the words of all lanes of an operand are adjacent.
         """
         wanted = record_operands(self.operands, follows)
         words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
@@ -93,7 +93,7 @@ class ElementwiseKernel:
             return words.reshape(-1)
         order, lanes = list(self.unrolling.sequence), self.unrolling.lanes
         words = words.reshape(-1, self.block, len(wanted))[:, order]
-        # Of what is made at once, the words of each operand lie side by side.
+        # For elements computed at once, the words of each operand are adjacent.
         return words.reshape(-1, lanes, len(wanted)).swapaxes(1, 2).reshape(-1)
 
 
@@ -110,10 +110,10 @@ def make(
 ) -> ElementwiseKernel:
     """The loop that sets the result to `value` of the operands.
 
-    An iteration computes the elements of `mask`, in this order (`Unrolling`). With several `lanes`, that many
-    neighbours are computed at once: `mask` holds all numbers below that, and bases, gaps and segments must be
-    multiples of the lanes. `quantiser`: PEs have that unit. `sw.kernels.choose` finds the best mask for a
-    machine. Raises `InputError` if there are more arrays or scalars than a launch can have.
+    An iteration computes the elements of `mask` in this order (`Unrolling`). With several `lanes`, that many
+    neighbours are computed at once: `mask` must contain all lower bits, and bases, gaps and segments must be
+    multiples of the lanes. `quantiser` says whether PEs have that unit. `sw.kernels.choose` finds the best
+    mask for a machine. Raises `InputError` if there are more arrays or scalars than a launch can have.
     """
     value = with_quantiser(value) if quantiser else value
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
@@ -138,7 +138,7 @@ def make(
 
 
 def _kernel(name: str, value: Expression, indices: Indices, given: Mapping[int, str]) -> GridKernel:
-    """The text, with those numbers as scalars."""
+    """The kernel's text, with the given numbers as scalars."""
     body = LoopText(given)
     for piece in range(len(indices.unrolling.pieces)):
         found = body.value(value, [indices.load(k, piece) for k in range(len(indices.operands))])

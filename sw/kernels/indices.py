@@ -1,4 +1,4 @@
-"""Indices of an elementwise loop: variables that walk a tile, arrays, and the scalars that they need."""
+"""Addressing of an elementwise loop: index variables that walk a tile, arrays, and the scalars they need."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Key = int | str
 
 @dataclass(frozen=True)
 class Unrolling:
-    """The elements of an iteration: `mask` holds the bits of an element's number that distinguish them.
+    """The elements computed by an iteration: `mask` holds the bits of the element number that vary within it.
 
-    They are first + o for every number o without other bits. A loop walks through a block of elements by the
-    other bits: with 12 (binary 1100), its iterations compute 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
-    15. With 3, the four elements are neighbours. The copies of the loop body compute them in `order`, the
-    first being 0, or else in ascending order. With several `lanes`, that many neighbours are computed at
-    once.
+    They are first + o for every number o made of these bits. The loop walks through a block of elements by
+    the other bits: with 12 (binary 1100), its iterations compute 0, 4, 8, 12, then 1, 5, 9, 13 and so on up
+    to 15. With 3, the four elements are neighbours. The copies of the loop body compute them in `order`,
+    which starts with 0, or else in ascending order. With several `lanes`, that many neighbours are computed
+    at once.
     """
 
     mask: int = 0
@@ -35,12 +35,12 @@ class Unrolling:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The elements of an iteration, counted from its first."""
+        """The elements of an iteration, relative to its first."""
         return self.order or tuple(o for o in range(self.mask + 1) if o & self.mask == o)
 
     @cached_property
     def pieces(self) -> tuple[int, ...]:
-        """The first elements of what is computed at once."""
+        """The first element of each group that is computed at once."""
         return tuple(o for o in self.offsets if o % self.lanes == 0)
 
     @property
@@ -50,7 +50,7 @@ class Unrolling:
 
     @property
     def block(self) -> int:
-        """Elements after which the walk starts again."""
+        """Number of elements after which the walk repeats."""
         return 1 << self.mask.bit_length()
 
     @property
@@ -60,7 +60,7 @@ class Unrolling:
 
     @property
     def always(self) -> int:
-        """The excess of a walk's variable over the element: it always has the bits of the mask."""
+        """The difference between a walk's variable and the element: the variable has the mask's bits set."""
         return self.mask if self.walks else 0
 
     @property
@@ -71,7 +71,7 @@ class Unrolling:
 
 
 def record_operands(operands: Sequence[TileAccess], follows: str) -> list[int]:
-    """The numbers of the operands in the records of rows, or of columns, in record order."""
+    """Numbers of the operands in the row records, or column records, in record order."""
     return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
 
 
@@ -90,7 +90,7 @@ class Indices:
 
     @cached_property
     def accesses(self) -> dict[Key, TileAccess]:
-        """The operands that occur, and the result."""
+        """The operands used, and the result."""
         found: dict[Key, TileAccess] = {k: self.operands[k] for k in sorted(self.used)}
         return found | {"result": self.result}
 
@@ -99,7 +99,7 @@ class Indices:
 
     @cached_property
     def own(self) -> int:
-        """How many arrays an operand has whose address differs from piece to piece."""
+        """Number of arrays of an operand whose address differs from piece to piece."""
         many = sum(a.follows in ("full", "column") for a in self.accesses.values())
         count = len(self.unrolling.pieces)
         while count > 1 and many * count + len(self.accesses) - many > ARRAYS:
@@ -120,7 +120,7 @@ class Indices:
         return tuple(found)
 
     def _arrays(self, key: Key) -> int:
-        """How many arrays an operand has."""
+        """Number of arrays of an operand."""
         access = self.accesses[key]
         many = access.follows in ("full", "column")
         return max(1, self.own // access.repeat) if many else 1
@@ -129,7 +129,7 @@ class Indices:
         return f"y_{number}" if key == "result" else f"x{key}_{number}"
 
     def _offset(self, key: Key, piece: int) -> int:
-        """Elements from an operand's index to the first one of a piece, or the divisor if they repeat."""
+        """Offset in elements of a piece from an operand's index; the divisor if elements repeat."""
         access = self.accesses[key]
         if access.repeat > 1:
             return piece
@@ -178,7 +178,7 @@ class Indices:
 
     @property
     def shared(self) -> bool:
-        """Whether there is one walk for all full operands."""
+        """Whether all full operands share one walk."""
         return self.unrolling.walks
 
     @cached_property
@@ -188,7 +188,7 @@ class Indices:
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
-        """What is counted: iterations of a row, of a segment."""
+        """The counters: iterations of a row, of a segment."""
         segments = self.of_rows == "segment"
         rows = any(
             a.row_gap or a.follows == "column" or (a.follows == "row" and not (a.record and segments))
@@ -213,7 +213,7 @@ class Indices:
 
     @property
     def start(self) -> tuple[str, ...]:
-        """Statements before the loop: they mark a row and a segment as finished."""
+        """Statements before the loop; they mark a row and a segment as finished."""
         mask = self.unrolling.always
         found = [f"{what}_left = 0" for what in self.counts]
         if self.shared:
@@ -246,7 +246,7 @@ class Indices:
         return tuple(found)
 
     def _variable(self, key: Key) -> list[str]:
-        """The index of an operand in this iteration."""
+        """Statements that compute an operand's index in this iteration."""
         access = self.accesses[key]
         if access.record or access.follows == "scalar":
             return []
@@ -257,7 +257,7 @@ class Indices:
         base, gaps = f"base_{key}", self._gaps(key)
         found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in gaps]
         if len(gaps) > 1:
-            # A row ends with a segment. What iterations wait for is no longer than with one gap.
+            # A row ends together with a segment. The recurrence is no longer than with one gap.
             more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
             found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
         if not self.shared:
@@ -265,18 +265,18 @@ class Indices:
         return [*found, f"p_{key} = at + {base}"]
 
     def _advance(self, access: TileAccess) -> int:
-        """The step of an index per iteration of neighbours."""
+        """Increment of an index per iteration of neighbours."""
         return self.unrolling.copies * access.step // access.repeat
 
     @property
     def bases(self) -> list[Key]:
-        """What has its own base: operands by number, then records of rows and columns, then the result."""
+        """What has its own base: operands by number, then row and column records, then the result."""
         return [*range(len(self.operands)), "rows", "columns", "result"]
 
     def followed(self, iterations: int, width: int) -> dict[str, tuple[Key, list[Array]]]:
-        """By array, what its base belongs to, and the indices behind that of its elements, by iteration.
+        """By array, the key of its base, and the indices of its elements relative to the base, per iteration.
 
-        The rows have `width` elements, a multiple of the block, and no gaps.
+        Rows have `width` elements, a multiple of the block, and no gaps.
         """
         u = self.unrolling
         firsts = np.array([o for o in range(u.block) if o & u.mask == 0])
@@ -293,7 +293,7 @@ class Indices:
             many = access.follows in ("full", "column")
             base = (access.follows + "s") if access.record else key
             pieces = range(len(u.pieces) if many else 1)
-            # Elements that repeat are loaded once.
+            # Repeated elements are loaded once.
             for copy in dict.fromkeys(o // access.repeat for o in u.pieces) if access.repeat > 1 else pieces:
                 stream = copy % self._arrays(key)
                 own = found.setdefault(self._stream(key, stream), (base, []))
@@ -308,7 +308,7 @@ class Indices:
         row_gaps: Mapping[Key, Expr | int],
         segment_gaps: Mapping[Key, Expr | int],
     ) -> dict[str, Expr]:
-        """The values of `names`, as `ElementwiseKernel.scalars` states."""
+        """The values of `names`, as described at `ElementwiseKernel.scalars`."""
         sizes = {"row": width, "segment": segment}
         gaps = {"row": row_gaps, "segment": segment_gaps}
         found: dict[str, Expr] = {}

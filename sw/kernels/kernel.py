@@ -1,4 +1,4 @@
-"""A CGRA loop for the model compiler: its text, arrays and scalars."""
+"""A CGRA loop of the model compiler: its text, arrays and scalars."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SPACES = {"acc": 0, "scratch": 1, "out": 2}
 
 @dataclass(frozen=True)
 class Stream:
-    """An array of a loop: a whole space from a byte on, as elements of one type.
+    """An array of a loop: a space from a base address on, as elements of one type.
 
-    A scalar says where a launch starts in it, so that one configuration serves all addresses. Read-only
+    A launch's scalar says where it starts in the array, so one configuration serves all addresses. Read-only
     streams may overlap.
     """
 
@@ -27,7 +27,7 @@ class Stream:
     offset: int = 0
 
     def entry(self, config: MachineConfig) -> ArrayEntry:
-        """The array as a configuration states it, up to the end of the space."""
+        """The array as stated in a configuration, up to the end of the space."""
         size = {"acc": config.acc_bytes, "scratch": config.scratch_bytes, "out": config.out_bytes}[self.space]
         number = _SPACES[self.space]
         length = (size - self.offset) // dtypes.ELEMENTS[self.element].bytes
@@ -41,7 +41,7 @@ assert tuple(SPACES) == ("accumulator", "scratchpad", "output buffer")
 class GridKernel:
     """One loop: `text` holds a function `name(n, streams..., scalars...)` with one loop over `range(n)`.
 
-    An iteration computes `per_iteration` elements. The scalars are numbers of the launch, in this order.
+    An iteration computes `per_iteration` elements. The scalars are arguments of the launch, in this order.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """A disk cache of mappings: graphs of equal structure are mapped once per fabric.
 
-Numbers, table contents and array addresses do not matter to a mapping. The graph is mapped without them, so
-that the mapping does not depend on which graph of a structure came first.
+Numbers, table contents and array addresses do not matter to a mapping. They are removed before mapping, so
+the mapping does not depend on which graph of a structure came first.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.cgra.search import EFFORTS, SearchResult, map_graphs
 from sw.dfg.graph import Graph, Memory, Node
 
-#: To be raised when the form of the files changes.
+#: Increase when the file format changes.
 VERSION = 2
-#: The work for a kernel: the least effort. On fabrics of few links the greater ones take minutes, for an II
-#: that is one less here and there, where the array, not the grid, is what most kernels wait for.
+#: Search effort for kernels: the smallest. On fabrics with few links, larger efforts take minutes and save a
+#: cycle of II now and then, while most kernels wait for the array anyway.
 BUDGET = EFFORTS[:1]
-#: What files that others have written may lead to.
+#: Errors that corrupt or foreign cache files may cause.
 BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
-#: Hears what is mapped, which may take minutes.
+#: Receives a message when a loop is being mapped, which may take minutes.
 _listener: ContextVar[Callable[[str], None]] = ContextVar("listener", default=lambda text: None)
 
 
 @contextlib.contextmanager
 def heard(listener: Callable[[str], None]) -> Iterator[None]:
-    """`listener` hears of a loop when it is mapped, and of nothing (an empty text) when it is."""
+    """Calls `listener` with a message when mapping of a loop begins, and with an empty text when it ends."""
     token = _listener.set(listener)
     try:
         yield
@@ -47,21 +47,21 @@ def heard(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def heard_of(part: str) -> contextlib.AbstractContextManager[None]:
-    """Whoever hears of loops is told that they belong to a part of the model."""
+    """Adds the name of a part of the model to the messages of the current listener."""
     listener = _listener.get()
     return heard(lambda text: listener(text and f"{text} ({part})"))
 
 
 @functools.cache
 def mapper() -> str:
-    """A fingerprint of the mapper's sources, since another mapper may find other mappings."""
+    """A fingerprint of the mapper's sources: another version may find other mappings."""
     folders = (resources.files("sw.cgra"), resources.files("sw.dfg"))
     files = sorted((f.name, f) for folder in folders for f in folder.iterdir() if f.name.endswith(".py"))
     return fingerprint(text for name, file in files for text in (name, file.read_text(encoding="utf-8")))
 
 
 def structure(graph: Graph) -> Graph:
-    """A graph of the same structure, without anything that does not matter to a mapping except its name.
+    """The same graph without anything that does not matter to a mapping, except its name.
 
     `graph` is prepared (`sw.cgra.legal.prepare`).
     """
@@ -88,7 +88,7 @@ def structure(graph: Graph) -> Graph:
 
 
 def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> tuple[SearchResult, bool]:
-    """A mapping of a graph on a fabric, new or from disk, and whether it came from disk.
+    """Finds a mapping of a graph on a fabric, and says whether it came from disk.
 
     A mapping from disk is `compared` with the graph. Raises `InputError` if there is no mapping, or if the
     cache cannot be written.
@@ -111,8 +111,8 @@ def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> 
 def _mapped(
     path: Path, common: Graph, prepared: Graph, fabric: Fabric, seed: int, compared: bool
 ) -> SearchResult:
-    """A mapping that is made now; of processes that want it at once, one makes it and the others wait."""
-    bound(prepared, fabric)  # what finds no PE is told by its own name
+    """Computes a mapping; if several processes need it at once, one computes it and the others wait."""
+    bound(prepared, fabric)  # raises an error with the graph's own name if an operation has no PE
     say = _listener.get()
     try:
         with locked(path, lambda: say(f"waiting for a loop of {fabric.name} that another process maps")):
@@ -145,7 +145,7 @@ def _written(found: SearchResult) -> dict[str, Any]:
 
 
 def _read(path: Path, graph: Graph, fabric: Fabric, compared: bool) -> SearchResult | None:
-    """The contents of a file; None if it does not hold a mapping of the graph."""
+    """Reads a cache file; None if it does not hold a mapping of the graph."""
     try:
         check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
         if check_sum != fingerprint((text,)):

@@ -1,4 +1,4 @@
-"""Launches of loops written as text, and building blocks of such texts.
+"""Launches of loops written as text, and building blocks for such texts.
 
 Rows have a multiple of `GROUP` bytes. A launch leaves its result for a row in the row's record, `RECORD`
 bytes of the output buffer, for the launches after it.
@@ -14,16 +14,16 @@ from sw.kernels.kernel import GridKernel, Stream
 
 Value = Expr | int
 
-#: Bytes that a row's length is a multiple of.
+#: A row's length is a multiple of this many bytes.
 GROUP = 8
 #: Bytes of a row's record, and words from one record to the next.
 RECORD = 16
 RECORD_WORDS = RECORD // 4
-#: Bytes 0x80 of a word: an exclusive or with it turns int8 to uint8 with an offset of 128, and back.
+#: The bytes 0x80 of a word: exclusive or with it turns int8 to uint8 with an offset of 128, and back.
 SIGNS = -0x7F7F7F80
-#: A byte times this is a word of four such bytes.
+#: Multiplying a byte by this gives a word with four copies of it.
 BYTES = 0x01010101
-#: The end of an iteration that takes a part of a row: `left` parts are left of it, each row has a record.
+#: End of an iteration that processes part of a row: `left` parts remain, and each row has a record.
 NEXT_ROW = f"""
 row = row if left else row + {RECORD_WORDS}
 left = left - 1 if left else last
@@ -69,7 +69,7 @@ def loop(
     per_iteration: int = 1,
     lanes: int = 1,
 ) -> GridKernel:
-    """The kernel of a loop: lines before it, in it, and outside of the function, without indentation."""
+    """Builds the kernel of a loop; the lines before it, in it and outside the function are not indented."""
     outside = f"LANES = {lanes}\n\n\n" * (lanes > 1) + outside
 
     def indented(text: str, by: int) -> str:
@@ -82,7 +82,7 @@ def loop(
 
 
 def unpacked(word: str, signed: bool = False) -> tuple[str, ...]:
-    """The bytes of a word from the lowest on."""
+    """The bytes of a word, lowest first."""
     if signed:
         return (*(f"({word} << {by}) >> 24" for by in (24, 16, 8)), f"{word} >> 24")
     middle = (f"({word} >> {by}) & 255" for by in (8, 16))
@@ -90,25 +90,25 @@ def unpacked(word: str, signed: bool = False) -> tuple[str, ...]:
 
 
 def packed(values: list[str]) -> str:
-    """The word of four results from the lowest byte on, before `bias` and `sign`."""
+    """The word of four results, lowest byte first, before `bias` and `sign` are applied."""
     a, b, c, d = values
     return f"((({a} + bias) + ({b} << 8)) + (({c} << 16) + ({d} << 24))) ^ sign"
 
 
 def packing(zero: int, result: str) -> dict[str, int]:
-    """The scalars `bias` and `sign` that make bytes of results to which the zero point is added."""
+    """The scalars `bias` and `sign` for packing results to which the zero point has been added."""
     least = -128 if result == "int8" else 0
     total = (zero - least) * BYTES
     return {"bias": (total + 2**31) % 2**32 - 2**31, "sign": SIGNS if result == "int8" else 0}
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """Names with numbers."""
+    """Names with a number suffix."""
     return tuple(f"{name}{i}" for i in range(count))
 
 
 def balanced(values: list[str], form: str) -> str:
-    """Values joined two by two in a balanced tree; `form` has placeholders for two."""
+    """Combines values pairwise in a balanced tree; `form` has two placeholders."""
     if len(values) == 1:
         return values[0]
     half = 1 << ((len(values) - 1).bit_length() - 1)

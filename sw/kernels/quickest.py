@@ -15,21 +15,21 @@ from sw.cgra.legal import prepare
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.passes import Pass
 
-#: Mappings of a loop that are tried where loads wait for each other, by their seeds.
+#: Number of mapping seeds tried if loads stall each other.
 SEEDS = 12
 
 
 def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configured]:
-    """The number of the loop with the fewest cycles, and its configuration; the first of equal ones.
+    """Returns the number of the fastest loop, and its configuration; the first one wins a tie.
 
-    Loading the configuration counts. Iterations are numbers. Only loops after the first use lanes, and bank
-    conflicts count only for them.
+    Loading the configuration counts. Trip counts are numbers. Only loops after the first use lanes, and bank
+    conflicts are counted only for them.
     """
     first, *others = loops
     number, best = 0, configure(first.kernel, config)
     cycles = _cycles(first, best, best.ii)
     for i, one in enumerate(others, 1):
-        # There may be no PE with lanes for an operation, or no way to it.
+        # There may be no PE with lanes for an operation, or no route to it.
         with contextlib.suppress(InputError):
             fabric = best.mapping.fabric
             least = bound(prepare(graph_of(one.kernel), fabric), fabric).mii
@@ -50,12 +50,12 @@ def _iterations(one: Pass) -> int:
 
 
 def _cycles(one: Pass, found: Configured, steps: int) -> int:
-    """Cycles of a launch for this interval between iterations."""
+    """Cycles of a launch with this many cycles between iterations."""
     return len(found.words) + _iterations(one) * steps + found.depth
 
 
 def _waits(found: Configured) -> int:
-    """Cycles per iteration in which loads of the scratchpad wait for a load of words by all lanes.
+    """Stall cycles per iteration, in which scratchpad loads wait for a load of words by all lanes.
 
     Such a load takes all banks if these are as many words as there are lanes; with more banks, this is an
     overestimate.

@@ -26,11 +26,11 @@ from sw.operators.float_windows import average
 from sw.operators.normalisation.centred import columns, summed, variance
 from sw.operators.registry import imports
 
-#: Most elements of an average: their sum is a signed word.
+#: Most elements of an average, so that their sum fits a signed word.
 MOST_ELEMENTS = 1 << 22
-#: Bits behind the point of an average before it is rounded to a whole number.
+#: Fractional bits of an average before it is rounded to an integer.
 _MOST_ROUNDING, _LEAST_ROUNDING = 18, 4
-#: Most channels whose windows are one convolution, and most of their outputs: of small ones there are fewer.
+#: Most channels whose windows form one convolution, and most of their outputs; larger outputs allow fewer.
 _CHANNELS, _OUTPUTS = 8, 512
 
 

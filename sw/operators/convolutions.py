@@ -1,7 +1,7 @@
 """Convolutions: ConvInteger, and Conv of dequantised operands.
 
-Patches can be loaded of images whose rows and channels lie multiples of the port's word apart; others have
-padding behind their rows (`lines`), or a copy has.
+Patches can be loaded from images whose rows and channels are multiples of the port's word apart. Otherwise
+the tensor gets padding after its rows (`lines`), or a copy has it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
 from sw.patches import Axis
 
-#: A kernel of one row that is longer than this is multiplied with windows: no tile holds its patches.
+#: A longer one-row kernel is multiplied with windows instead, since its patches fit no tile.
 LONG = 128
-#: Part of the predicted cycles of tiles of output channels that bands of rows must stay below.
+#: Bands of rows must reduce the predicted cycles of output-channel tiles to this fraction.
 WORTH = 0.9
 
 
 def _convolved(
     importer: Importer, node: OnnxNode, x: Bytes, w: Bytes, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
-    """The convolution of images with weights, int32, and the greatest magnitude of a sum without wrapping."""
+    """The convolution of images with weights, int32, and the largest magnitude of a sum without wrapping."""
     if len(w.shape) != len(x.shape):
         raise node.error(f"weights must have {len(x.shape)} axes like the images, not {len(w.shape)}")
     found, _ = axes(node, x, w.shape[2:])
@@ -85,7 +85,7 @@ def _convolved(
         importer, Side(weights, w.element, zero, depth), Side(image, x.element, np.asarray(zero_x), ())
     )
     if zero_w.more is not None:
-        # The sum of (w' - dw) x' is that of w' x' less dw times the sum of the window.
+        # The sum of (w' - dw) x' is the sum of w' x' minus dw times the sum of the window.
         channels = 1 if groups == 1 else w.shape[0]
         ones = importer.constant(np.ones((channels, *weights.shape[1:]), np.int8), f"{hint}.ones")
         windows = sums(ones, 0, f"{hint}.windows")
@@ -149,7 +149,7 @@ def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
 def _less_zero(
     importer: Importer, node: OnnxNode, total: Stored, x: Bytes, w: Bytes, zero_w: Zeros, zero_x: View
 ) -> Stored:
-    """Correction for a computed zero point of the images: it times the weights that meet pixels.
+    """Correction for a computed zero point of the images: its product with the weights that meet pixels.
 
     Pixels outside the image equal the zero point, so their products are 0.
     """
@@ -158,7 +158,7 @@ def _less_zero(
         raise node.error("weights must be constants where the zero point of the images is computed")
     rows, cols = two(axes(node, x, w.shape[2:])[0])
     less = held.astype(np.int64) - zero.reshape(-1, *(1,) * (len(w.shape) - 1))
-    # Weights of all channels of a group meet pixels at the same places.
+    # The weights of all channels of a group meet pixels at the same positions.
     kernel = less.sum(axis=1).reshape(w.shape[0], rows.kernel, cols.kernel)
     met = np.einsum("mrc,ra,cb->mab", kernel, _inside(rows), _inside(cols)).astype(np.int32)
     if np.all(met == met[:, :1, :1]):
@@ -327,16 +327,16 @@ def _of_rows(view: View, rows: int) -> bool:
 
 @takes_padding.register
 def _(operator: ImageConvolution, view: View, row: int) -> bool:
-    # Operands of an epilogue: only whole images are loaded segment by segment.
+    # The epilogue's operands are loaded segment by segment only as whole images.
     images = view in (operator.x, operator.output)
     return row_compatible(view, row) and (images or follows_of(view) == "full")
 
 
 @lower.register
 def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
-    """Raises `InputError` for views that no load or store can follow, and where no tile fits."""
+    """Raises `InputError` for views that no load or store can address, and if no tile fits."""
     problem, allowed = convolution_problem(operator, context.homes, context.config), context.allowed
-    # Tiles that are given, and the next best ones, are those of output channels.
+    # Given blockings and later choices are tiles of output channels.
     given = operator.output.tensor in (allowed.blockings or {}) or allowed.skip
     bands = in_bands(problem, context.room, allowed) if allowed.bands and not given else None
     try:

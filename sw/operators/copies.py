@@ -13,9 +13,9 @@ from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, transposed
 
-#: Elements of a matrix, and of its rows and columns, from which the array transposes it; most steps of it.
+#: Fewest elements of a matrix, and of its rows and columns, that the array transposes; most steps for it.
 _LEAST, _FEWEST, _MOST = 1024, 8, 64
-#: Results of the array for each cycle, less than which a copy is as quick.
+#: Below this many results of the array per cycle, a copy is as fast.
 _QUICKER = 4
 
 
@@ -33,7 +33,7 @@ class Copies:
                 self.uses.setdefault(view.tensor, []).append((operator, view))
 
     def append(self, o: Operator, storable: bool) -> None:
-        """Append an operator, and a copy of its result if it cannot be stored in the output's layout."""
+        """Appends an operator, and a copy of its result if it cannot be stored in the output's layout."""
         if storable:
             self.operators.append(o)
             return
@@ -42,7 +42,7 @@ class Copies:
         self._moved(o, o.output, whole(held))
 
     def copy(self, o: Operator, view: View, what: str, matrices: bool = False) -> View:
-        """Copy the elements of a view to a tensor of their own; repeated `matrices` are copied once."""
+        """Copies the elements of a view to a tensor of their own; repeated `matrices` are copied once."""
         shape = view.shape
         if matrices:
             batch = tuple(n if s else 1 for n, s in zip(shape[:-2], view.strides[:-2], strict=True))
@@ -86,10 +86,10 @@ class Copies:
 
 
 def _transposition(target: View, source: View, most: int) -> tuple[View, View] | None:
-    """A target and a source as C and A of a product with the identity; None where a copy does as well.
+    """A target and a source as C and A of a product with the identity, or None if a copy is as fast.
 
-    Copies load a column of the source element by element, the array a word at a time. Columns of the target
-    are cut into groups of `most` at most: so many steps are there for each result.
+    A copy loads a column of the source element by element, the array loads a word at a time. Columns of the
+    target are cut into groups of at most `most`, which is the number of steps per result.
     """
     axes = [i for i, n in enumerate(target.shape) if n > 1]
     columns = [i for i in axes if target.strides[i] == 1]

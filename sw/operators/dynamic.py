@@ -1,8 +1,8 @@
-"""Quantisation with a scale that is found at run time.
+"""Quantisation with a scale computed at run time.
 
 onnxruntime's `quantize_dynamic` writes DynamicQuantizeLinear, an integer matrix product, and the scaling of
-its result. The host quantises inputs of the model, and scales what the machine computes if only outputs of
-the model follow. Between two products, the machine computes float32 exactly, bit for bit (`floats.py`).
+its result. The host quantises inputs of the model, and scales results if only outputs of the model follow.
+Between two products, the machine computes float32 bit for bit (`floats.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _on_machine(importer: Importer, node: OnnxNode, x: View) -> list[Value]:
     return [whole, scale, zero]
 
 
-#: Operators of the host where float32 that it scales goes to outputs of the model alone.
+#: Host operators if the float32 that it scales goes only to outputs of the model.
 _BEHIND = (
     *(
         "AveragePool",
@@ -102,12 +102,12 @@ def behind(importer: Importer, node: OnnxNode) -> bool:
 
 
 def _scaled(importer: Importer, view: View) -> bool:
-    """Whether float32 is what the host scales after the machine, or what the machine computes."""
+    """Whether a float32 value is scaled by the host after the machine, or computed by the machine."""
     return view.tensor in importer.edges or made_here(importer, view)
 
 
 def at_edge(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Stored | None:
-    """An operator on scales found at run time, or on sums times such scales; None for others."""
+    """An operator on scales computed at run time, or on sums times such scales; None for others."""
     stored = [v for v in values if isinstance(v, Stored)]
     if not stored or any(v.element != "float32" or not _scaled(importer, v.view) for v in stored):
         return None

@@ -29,7 +29,7 @@ from sw.operators.registry import LoweringContext, legalise, lower
 from sw.operators.rows import launches
 from sw.operators.tiles import DOWN, nest, nested, place, turn
 
-#: Words of a run, and those of an iteration.
+#: Words of a run, and words per iteration.
 RUN, WORDS = 1024, 8
 
 

@@ -1,7 +1,7 @@
 """Max and average pooling of float32 on the machine, if the result is quantised at run time.
 
 Windows are reduced along rows first, then along columns, each with one operator on strided views. Averages
-use sums in fixed point, whose unit depends on the greatest magnitude of the tensor.
+use sums in fixed point, whose unit depends on the largest magnitude of the tensor.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sw.operators.floats import RULES, not_negative, quantised_again, readable
 from sw.operators.places import FILL, assembled
 from sw.patches import Axis
 
-#: Most views of an operator, and most pixels of a window along an axis where there are several.
+#: Most views of an operator, and most pixels of a window along an axis that has several positions.
 _VIEWS, _PIXELS = 6, 64
 #: Bits of -infinity.
 _LEAST = 0xFF800000 - (1 << 32)
-#: The least exponent of the greatest magnitude that counts: 2^-87.
+#: Smallest exponent of the largest magnitude that is distinguished: 2^-87.
 _EXPONENT = 40
 
 Combined = Callable[[Expression, Expression], Expression]
@@ -101,7 +101,7 @@ def _small(found: Sequence[Axis]) -> bool:
 
 
 def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
-    """The greatest magnitude of a tensor."""
+    """The largest magnitude of a tensor."""
     flat, name = importer.reshaped(node, x, (x.elements,)), node.outputs[0]
     most = extreme(importer, node, flat, 0, f"{name}.most")
     if not_negative(importer, node.inputs[0]):
@@ -112,7 +112,7 @@ def _greatest(importer: Importer, node: OnnxNode, x: View) -> View:
 
 
 def _fixed(bits: int) -> Expression:
-    """A number in integer units; 2^(30 - bits) units exceed the greatest magnitude, operand 1."""
+    """A number in integer units; 2^(30 - bits) units exceed the largest magnitude, operand 1."""
     x = float32.parts(Argument(0))
     top = apply("max", apply("shr", Argument(1), 23), _EXPONENT)
     shift = apply("min", apply("add", apply("sub", top, x.exponent), bits), 63)
@@ -148,7 +148,7 @@ def _reduced(
     for number, axis in ((2, rows), (3, cols)):
         rest: list[View] = []
         while axis.outputs == 1 and image.shape[number] == axis.kernel > _VIEWS:
-            # All of an axis: parts of it, one after the other, are added up as they are.
+            # The window covers the whole axis: add up its parts one after the other.
             each = axis.kernel // _VIEWS
             rest += [sliced(image, number, i, 1) for i in range(each * _VIEWS, axis.kernel)]
             parts = [sliced(image, number, i * each, each) for i in range(_VIEWS)]

@@ -63,7 +63,7 @@ def _hard_sigmoid(x: Expression, alpha: float, beta: float) -> Expression:
     return apply("min", apply("max", line, 0), number(1))
 
 
-#: What operators on float32 are as expressions of bits.
+#: Float32 operators as expressions on bits.
 RULES: dict[str, Rule] = {
     "Add": _folded(float32.total),
     "Sum": _folded(float32.total),
@@ -82,7 +82,7 @@ RULES: dict[str, Rule] = {
     "LeakyRelu": lambda x, given: _leaky(x[0], number(given.get("alpha", 0.01))),
     "HardSigmoid": lambda x, given: _hard_sigmoid(x[0], given.get("alpha", 0.2), given.get("beta", 0.5)),
 }
-#: Operators that hand on what they read, so that what makes it must be on the machine too.
+#: Operators that pass their operands on, so the producers of these must be on the machine too.
 _MOVING = (
     *("BatchNormalization", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather"),
     *("Identity", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),

@@ -41,7 +41,7 @@ def host_operator(
     edge: bool = False,
     reason: str = "",
 ) -> View:
-    """Append a node that the host executes, and return its result; raises `InputError` if it cannot."""
+    """Appends a node that the host executes, and returns its result; raises `InputError` if it cannot."""
     given = tuple(view for view in operands if view is not None)
     proto, opset = _proto(importer, node, [v is not None for v in operands])
     elements = [importer.tensors[view.tensor].element for view in (*given, output)]
@@ -56,7 +56,7 @@ def host_operator(
 
 
 def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """Execute a node on given inputs with onnxruntime."""
+    """Executes a node on given inputs with onnxruntime."""
     proto, opset = _proto(importer, node, [i in inputs for i in range(len(node.inputs))])
     arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
     return run_node(proto, opset, arrays, node.place)
@@ -107,7 +107,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
             return
         case Stored(view, element):
-            reason = f"the machine does not move elements of {element} so"
+            reason = f"the machine cannot move elements of {element}"
         case Constant(array):
             reason = _needs_host(importer, name, node)
             view, element = importer.constant(array, f"{name}.constant"), str(array.dtype)
@@ -121,7 +121,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
 
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> str:
-    """Record that the host computes an output, and return the reason."""
+    """Records that the host computes an output, and returns the reason."""
     text = f"{node.place} computes it in float32; it needs QuantizeLinear and DequantizeLinear before it"
     importer.refuse(node, importer.unfit.get(name, text), f"output {name!r}")
     return importer.refusals[-1].reason
@@ -190,7 +190,7 @@ def hosted_value(importer: Importer, name: str, reason: str) -> View:
 
 
 def on_host(importer: Importer, node: OnnxNode, reason: str, edge: bool = False) -> list[Value | None]:
-    """Execute a node on the host, for a reason or at an edge: one operator per named output."""
+    """Executes a node on the host, for a reason or at an edge: one operator per named output."""
     if node.op == "Dropout" and node.optional(2):
         raise node.error("in training mode its result changes from run to run, on the host too")
     read = f"{node.place}, which is on the host, reads it as real numbers"
@@ -219,7 +219,7 @@ def _inferred(
             dtype = np.dtype(importer.tensors[view.tensor].element)
             present[index] = (dtype, view.shape) if array is None else array
     if "::" in node.op:
-        # Only onnxruntime knows operators of other domains; shapes do not depend on what elements are.
+        # Only onnxruntime knows operators of other domains; shapes do not depend on element values.
         arrays = {i: x if isinstance(x, np.ndarray) else np.zeros(x[1], x[0]) for i, x in present.items()}
         return [(array.shape, str(array.dtype)) for array in run(importer, node, arrays)]
     given = {node.inputs[index]: operand for index, operand in present.items()}

@@ -22,18 +22,18 @@ from sw.graph.views import reshaped, sliced, strided
 
 @dataclass(frozen=True)
 class Boxes:
-    """The positions of whole operands in a result that is otherwise filled; this needs no element map.
+    """The positions of whole operands in a result that is otherwise filled; needs no element map.
 
-    Only one operand may leave anything to be filled.
+    Only one operand may leave elements to be filled.
     """
 
     shape: tuple[int, ...]
     starts: tuple[tuple[int, ...], ...]
 
 
-#: What a map holds where a result's element is the number to fill with.
+#: Map entry of an element that gets the fill value.
 FILL = -1
-#: Most copies of a map: each is an operator of its own.
+#: Most copies for a map; each is a separate operator.
 MOST_BOXES = 64
 
 
@@ -46,10 +46,10 @@ def assembled(
     name: str,
     fill: int = 0,
 ) -> View:
-    """The elements at these positions of the views, numbered one view after the other.
+    """Assembles the elements at these positions of the views, numbered one view after the other.
 
-    `fill` is the word where the map holds `FILL`, or where there is no box. Raises `InputError` if too many
-    copies are needed.
+    `fill` is the word stored where the map holds `FILL`, or where there is no box. Raises `InputError` if too
+    many copies are needed.
     """
     for view in views:
         importer.check_movable(node, view)
@@ -71,13 +71,13 @@ def assembled(
 def _boxed(
     importer: Importer, node: OnnxNode, views: Sequence[View], boxes: Boxes, output: View, fill: int
 ) -> View:
-    """Copy every operand to its position, and fill around the first one."""
+    """Copies every operand to its position, and fills around the first one."""
     for view, start in zip(views, boxes.starts, strict=True):
         target = output
         for axis, begin in enumerate(start):
             target = sliced(target, axis, begin, view.shape[axis])
         importer.copy(node, view, target)
-    # Slabs around an operand, each between those of the axes before.
+    # The regions around an operand, each inside those of the axes before.
     inside = output
     for axis, begin in enumerate(boxes.starts[0]) if len(views) == 1 else ():
         size = views[0].shape[axis]
@@ -126,7 +126,7 @@ def _divided(target: View, part: Integers, label: Integers) -> list[_Part]:
                 return [(view, part.reshape(shape), label.reshape(shape))]
             ends = [0, *changes, size] if mixed else _runs(steps, size)
             return _cut(target, part, label, axis, ends)
-    # Every line is regular, but lines are not alike.
+    # Each line is regular, but lines differ.
     axis = next(a for a, size in enumerate(part.shape) if size > 1)
     return _cut(target, part, label, axis, range(part.shape[axis] + 1))
 
@@ -134,7 +134,7 @@ def _divided(target: View, part: Integers, label: Integers) -> list[_Part]:
 def _cut(target: View, part: Integers, label: Integers, axis: int, ends: Sequence[int]) -> list[_Part]:
     """Pieces along an axis, from each end to the next."""
     if len(ends) > MOST_BOXES + 1:
-        # More than are allowed, whatever they are.
+        # That is more than allowed in any case.
         ends = [*range(MOST_BOXES + 1), part.shape[axis]]
     made = []
     for low, high in itertools.pairwise(ends):

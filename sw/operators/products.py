@@ -33,14 +33,14 @@ from sw.operators.shapes import moved, places_of
 from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
 
 _DEPTH = "must not differ along the depth of the product"
-#: Operands of 8 bits, whether real numbers or not.
+#: An 8-bit operand, as integers or as real numbers.
 Bytes = Stored | Dequantised
 
 
 def product(
     importer: Importer, node: OnnxNode, a: Bytes, b: Bytes, zero_a: Zeros, zero_b: Zeros
 ) -> tuple[Stored, int]:
-    """The product of two operands, int32, and the greatest magnitude of a sum before wrapping."""
+    """The product of two operands, int32, and the largest magnitude of a sum before wrapping."""
     vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
     view_a = importer.reshaped(node, a.view, (1, *a.shape)) if vector_a else a.view
     view_b = importer.reshaped(node, b.view, (*b.shape, 1)) if vector_b else b.view
@@ -98,7 +98,7 @@ class Side:
 
     @property
     def reach(self) -> int:
-        """The greatest magnitude of an element minus the zero point."""
+        """The largest magnitude of an element minus the zero point."""
         low, high = LIMITS[self.element]
         if self.zero is None:
             return high - low
@@ -106,7 +106,7 @@ class Side:
 
 
 def greatest_sum(importer: Importer, weights: Side, other: Side) -> int:
-    """The greatest magnitude of a sum, using the values of constant weights."""
+    """The largest magnitude of a sum, using the values of constant weights."""
     held = importer.array(weights.view)
     if held is None or weights.zero is None:
         each = math.prod(weights.view.shape[axis] for axis in weights.depth) * weights.reach
@@ -297,5 +297,5 @@ def _(operator: MatrixProduct, view: View, row: int) -> bool:
 
 @lower.register
 def _(operator: MatrixProduct, context: LoweringContext) -> LoweredOperator:
-    """Raises `InputError` for operands that are contiguous along no axis, and where no tile fits."""
+    """Raises `InputError` for operands that are not contiguous along an axis, and if no tile fits."""
     return lowered(product_problem(operator, context.homes, context.config), context.room, context.allowed)

@@ -15,7 +15,7 @@ from sw.graph.requantise import LIMITS, apply, wrapped
 from sw.operators.host import quantised_input
 from sw.operators.registry import imports
 
-#: What `output_dtype` and `precision` are for float32: its number, or 0 by default.
+#: Values of `output_dtype` and `precision` that mean float32: its number, or 0 by default.
 _FLOAT32 = (0, 1)
 
 
@@ -54,7 +54,7 @@ def parameters(
 
 
 def along_axis(node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Parameters of an axis, repeated to a shape; a single number stays one."""
+    """Parameters per position of an axis, repeated to a shape; a single number stays single."""
     if values.size == 1:
         return values.reshape(())
     axis = int(node.attributes.get("axis", 1))
@@ -140,7 +140,7 @@ def element_of(value: Value) -> str:
 
 @imports("BitCast")
 def _bit_cast(importer: Importer, node: OnnxNode) -> Value:
-    """Reinterpret the bits as another type of the same width."""
+    """Reinterprets the bits as another type of the same width."""
     from onnx import helper
 
     value = importer.stored(node, 0, (*ELEMENTS, *WORDS))

@@ -1,14 +1,14 @@
-"""What the compiler asks of every kind of operator; each kind registers its answers beside its meaning.
+"""The questions that the compiler asks each kind of operator, and the registries that hold the answers.
 
-| question | who answers |
+| question | answered by |
 | --- | --- |
 | what does a node of a model become? | a function under `imports` |
 | are these nodes one operator, written with smaller ones? | a function under `rewrites` |
 | which views can it read and write? | `legalise.register` |
-| can it work on rows with padding behind them? | `takes_padding.register` |
+| can it work on rows with padding after them? | `takes_padding.register` |
 | what does the machine execute? | `lower.register` |
 
-`Operator.reference` says what an operator means.
+`Operator.reference` defines an operator's semantics.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from sw.ir.program import Statement
 from sw.kernels.configuration import Configured
 from sw.operators.copies import Copies
 
-#: What nodes become, by operator: of any operands, of real numbers, of whole numbers.
+#: Import functions by operator: for any operands, for real numbers, for integers.
 HANDLERS: dict[str, Handler] = {}
 REAL_HANDLERS: dict[str, Handler] = {}
 WHOLE_HANDLERS: dict[str, Handler] = {}
-#: Rewritings of a model before its nodes are read.
+#: Rewrites of a model before its nodes are imported.
 REWRITES: list[Callable[[OnnxModel], OnnxModel]] = []
 
 
 def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handler], Handler]:
-    """Register the import function of nodes of these operators."""
+    """Registers the import function of these operators."""
 
     def register(handler: Handler) -> Handler:
         into.update(dict.fromkeys(names, handler))
@@ -50,7 +50,7 @@ def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handl
 
 
 def rewrites(rewrite: Callable[[OnnxModel], OnnxModel]) -> Callable[[OnnxModel], OnnxModel]:
-    """Register a rewriting of models."""
+    """Registers a rewrite of models."""
     REWRITES.append(rewrite)
     return rewrite
 
@@ -80,7 +80,7 @@ class LoweredOperator(Protocol):
 
 @dataclass(frozen=True)
 class LoweringContext:
-    """What tiles depend on: machine, allocations, and bytes of scratchpad for this operator.
+    """The context of tiling: machine, allocations, and bytes of scratchpad for this operator.
 
     `allowed` are the tiles that products may use.
     """
@@ -93,13 +93,13 @@ class LoweringContext:
 
 @functools.singledispatch
 def lower(operator: Operator, context: LoweringContext) -> LoweredOperator:
-    """Choose tiles and configurations; raises `InputError` naming the operator."""
+    """Chooses tiles and configurations; raises `InputError` naming the operator."""
     raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")
 
 
 @functools.singledispatch
 def legalise(operator: Operator, copies: Copies) -> None:
-    """Append the operator to `copies`, with copies of views that it cannot access directly."""
+    """Appends the operator to `copies`, with copies of views that it cannot access directly."""
     copies.operators.append(operator)
 
 

@@ -22,7 +22,7 @@ from sw.operators.shapes import check_size, joined, moved, places_of, viewed
 def _seen(
     value: Value, on_view: Callable[[View], View], on_array: Callable[[np.ndarray], np.ndarray]
 ) -> Value:
-    """A value through a view; axes of size 1 are repeated first."""
+    """A value seen through a view; axes of size 1 are repeated first."""
     return viewed(value, lambda v: plain(on_view(v)), lambda a: on_array(np.broadcast_to(a, value.shape)))
 
 
@@ -117,7 +117,7 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
         if part.shape[:axis] + part.shape[axis + 1 :] != parts[0].shape[:axis] + parts[0].shape[axis + 1 :]:
             shapes = ", ".join(str(list(p.shape)) for p in (parts[0], part))
             raise node.error(f"shapes must be equal except along axis {axis}, not {shapes}")
-    # Those without elements give nothing, as a cache that is empty at first.
+    # Empty parts contribute nothing; a cache may be empty at first.
     parts = [p for p in parts if p.shape[axis]] or parts
     ends = np.cumsum([p.shape[axis] for p in parts]).tolist()
     shape = (*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :])
@@ -125,7 +125,7 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
     return joined(importer, node, parts, Boxes(shape, starts))
 
 
-#: Modes of Pad other than "constant", as NumPy calls them.
+#: Modes of Pad other than "constant", by NumPy's names.
 _PADS: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
@@ -144,7 +144,7 @@ def _pad(importer: Importer, node: OnnxNode) -> Value:
     around = np.zeros((rank, 2), np.int64)
     around[axes] = np.reshape(pads, (2, -1)).T
     shape = (np.asarray(value.shape) + around.sum(axis=1)).tolist()
-    # Negative pads take away.
+    # Negative pads crop.
     inside = [range(n)[max(0, -b) : n + min(0, a)] for n, (b, a) in zip(value.shape, around, strict=True)]
     if mode == "constant" and (around > 0).any() and all(inside):
         start = tuple(np.maximum(around[:, 0], 0).tolist())

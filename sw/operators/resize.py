@@ -18,7 +18,7 @@ from sw.operators.registry import imports
 from sw.operators.shapes import check_size, moved, places_of
 from sw.operators.transposed import transposed
 
-#: Which pixel a place between two is, by nearest_mode; "simple" is that of opset 10 and before.
+#: Rounding of a position between two pixels, by nearest_mode; "simple" is that of opset 10 and before.
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
     "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
@@ -35,7 +35,7 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
     sizes, scales = _sizes(importer, node, value.shape, old)
     check_size(node, sizes)
     if sizes == list(value.shape):
-        # onnxruntime copies then, whatever the scales are.
+        # onnxruntime copies in this case, whatever the scales are.
         return value
     if mode == "linear":
         return _linear(importer, node, value, scales, _places(node, old))
@@ -45,7 +45,7 @@ def _resize(importer: Importer, node: OnnxNode) -> Value:
     try:
         return moved(importer, node, value, places_of(value)[np.ix_(*lines)])
     except InputError:
-        # Along one axis after the other there are fewer copies.
+        # One axis after the other takes fewer copies.
         for axis, line in enumerate(lines):
             if len(line) != value.shape[axis]:
                 value = moved(importer, node, value, np.take(places_of(value), line, axis))
@@ -111,7 +111,7 @@ def _pixels(node: OnnxNode, old: bool, before: int, after: int, factor: float) -
             place = (x + half) / scale
         case _:
             raise node.error(f"coordinate_transformation_mode {mode} is not supported")
-    # Opset 10 and before: the pixel before, when shrinking the one behind.
+    # Opset 10 and before: round down, or up when shrinking.
     default = "round_prefer_floor" if not old else "floor" if factor >= 1 else "ceil"
     found = _NEAREST[node.attributes.get("nearest_mode", default)](place)
     return np.asarray(np.clip(found, 0, before - 1).astype(np.int64))
@@ -128,7 +128,7 @@ def _linear(importer: Importer, node: OnnxNode, value: Value, factors: list[floa
     weights = functools.reduce(np.multiply.outer, [numerators for numerators, _, _ in lines])
     if weights.max() > np.iinfo(np.uint8).max:
         raise node.error(f"linear factors must be at most 8, not {max(strides)}")
-    # The pixels at the edges go on outside.
+    # Edge pixels continue outside the image.
     padding = [(0, 0), (0, 0), *((1, 1) if stride > 1 else (0, 0) for stride in strides)]
     edges = moved(importer, node, x, np.pad(places_of(x), padding, "edge"))
     assert isinstance(edges, Dequantised)

@@ -33,9 +33,9 @@ from sw.operators.registry import LoweringContext, legalise, lower
 from sw.operators.tiles import DOWN, batch_steps, merged_axes, nest, nested, place, turn
 
 Array = npt.NDArray[np.generic]
-#: Elements of an iteration that uses lanes.
+#: Elements per iteration of a loop with lanes.
 BLOCKS = (GROUP, 2 * GROUP, 4 * GROUP)
-#: Elements of which a reference keeps arrays at a time.
+#: Elements that a reference computation processes at a time.
 _CHUNK = 1 << 20
 
 
@@ -53,7 +53,7 @@ class ByteOperator(Operator):
 
     @property
     def fill(self) -> int:
-        """What rows are padded with."""
+        """Padding value of rows."""
         return LIMITS[self.element][0]
 
 
@@ -108,9 +108,10 @@ class RowOperator(ByteOperator):
 class RowTile:
     """The addresses of a tile of `rows` rows, in bytes of the scratchpad (`x`) and the output buffer.
 
-    `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
-    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4. With several `lanes` rows and
-    results start at multiples of so many bytes, the operator's parameters at multiples of so many words.
+    `x` is the address of the rows, `records` that of their records, and `out` that of the results; all three
+    are multiples of 4. Rows of input are `pitch` bytes apart; so are rows of results, or else they are
+    `apart` bytes apart, a multiple of 4. With several `lanes`, rows and results start at multiples of `lanes`
+    bytes, and the operator's parameters at multiples of `lanes` words.
     """
 
     rows: Value
@@ -189,7 +190,7 @@ class LoweredRows:
         source, target = self.views
         self.total, self.columns = source.shape[-2:]
         width, unit = row_pitch(self.columns), config.store_bytes
-        # Words of the port, unless a tile is stored as one row.
+        # The port's word, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
         self.lanes = config.cgra.lanes if config.cgra is not None else 1
@@ -244,7 +245,7 @@ class LoweredRows:
         return AddressMap(self.loops, steps, view.offset)
 
     def _load(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """Load the rows with their padding; in one piece if there is none."""
+        """Loads the rows with their padding; in one piece if there is none."""
         source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
         walk, step = self._walk(source), source.strides[-2]
         if width == step == columns and self.rows * columns <= LONGEST:
@@ -254,7 +255,7 @@ class LoweredRows:
         return writer.load_scratch(source, walk, rows, step, columns, tile.x, width, None, fill)
 
     def _store(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
-        """Store the results row by row, or in one piece if rows do not start at words of the port."""
+        """Stores the results row by row, or in one piece if rows do not start at words of the port."""
         target, unit = self.views[1], writer.config.store_bytes
         walk, step = self._walk(target), target.strides[-2]
         if self.apart % unit:
@@ -291,7 +292,7 @@ class LoweredRows:
         for slots, space in ((0, context.room), (0, config.scratch_bytes), (2, config.scratch_bytes)):
             if fits(total, places, slots, space):
                 return _Cut(total, places, slots)
-        # Configurations that are loaded again for every tile leave more room, but use the memory's port.
+        # Reloading configurations for every tile leaves more room, but uses the memory port.
         found = [most(HALVES, 0), most(HALVES, 2), most(1, 1)]
         for best in found if found[0].parts(total) == found[1].parts(total) else found[1:]:
             if best.rows:

@@ -1,4 +1,4 @@
-"""Operators that only move elements, or not even that: they become views, or copies where necessary."""
+"""Operators that only move elements: they become views, or copies if necessary."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def joined(
 
     def make(name: str, grid: Quantisation) -> View:
         if not grid.uniform:
-            raise grid.node.error(f"one scale and zero point are needed behind {node.place}")
+            raise grid.node.error(f"one scale and zero point are needed after {node.place}")
         views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(values)]
         number = int(Lowering(importer, places.shape, grid).on_grid(np.asarray(fill)).item())
         return assembled(importer, node, views, places, grid.element, name, number)
@@ -122,7 +122,7 @@ def joined(
 
 
 def united(parts: Sequence[Dequantised], *numbers: float) -> Dequantised:
-    """A part as a part of all values and numbers: in fixed point, its range and error may be those of any."""
+    """A part of several values and numbers: in fixed point, it gets the combined range and error of all."""
     fixed = [p for p in parts if isinstance(p, FixedPoint)]
     if not fixed:
         return parts[0]
@@ -146,7 +146,7 @@ def _words(importer: Importer, node: OnnxNode, values: Sequence[Value]) -> tuple
 
 
 def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
-    """Raise `InputError` for a result that is empty, or too large for an element map."""
+    """Raises `InputError` for a result that is empty, or too large for an element map."""
     elements = math.prod(int(n) for n in shape)
     if elements < 1:
         raise node.error("the result must have elements, it has none")
@@ -165,18 +165,18 @@ def places_of(value: Value) -> np.ndarray:
     return np.arange(math.prod(value.shape)).reshape(value.shape)
 
 
-#: Operators that only move elements of their first input, the others being constants.
+#: Operators that move elements of their first input only; the others are constants.
 _MOVING = (
     *("Expand", "Tile", "SpaceToDepth", "DepthToSpace", "Gather", "GatherND", "GatherElements"),
     *("Compress", "ReverseSequence", "Trilu", "CenterCropPad"),
 )
-#: Those that take elements of their third input too.
+#: Operators that also take elements of their third input.
 _SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
 
 
 @imports(*_MOVING, *_SCATTERING)
 def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
-    """The elements that these operators select, and where they give 0, according to onnxruntime."""
+    """The elements that these operators select, and those they fill with 0, according to onnxruntime."""
     from onnx import defs
 
     names = [x.name for x in defs.get_schema(node.op).inputs]
@@ -190,7 +190,8 @@ def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
         check_size(node, [size * int(n) for size, n in zip(values[0].shape, by.reshape(-1), strict=False)])
     if node.op == "Expand" and by is not None:
         check_size(node, np.broadcast_shapes(values[0].shape, tuple(by.reshape(-1).tolist())))
-    # Counted from 1, so that 0 stands for what is filled, in the type for which onnxruntime has them all.
+    # Numbered from 1, so that 0 marks filled elements, in the one type that onnxruntime supports for all of
+    # them.
     arrays = {i: (numbers + 1).astype(np.float64) for i, numbers in zip(data, numbered(values), strict=True)}
     made = host.run(importer, node, arrays | {i: x for i, x in given.items() if x is not None})
     found = [places.astype(np.int64) for places in made]

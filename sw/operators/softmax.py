@@ -40,13 +40,13 @@ from sw.operators import wide_rows
 from sw.operators.registry import imports
 from sw.operators.rows import Array, RowOperator, RowTile
 
-#: The greatest exponential: `GROUP` of them fit a signed word.
+#: The largest exponential: `GROUP` of them fit a signed word.
 ONE = (1 << 28) - 1
-#: Most elements of a row: the sum of one has 32 bits, less what is dropped.
+#: Most elements of a row, so that the sum fits 32 bits after bits are dropped.
 MOST_COLUMNS = 1 << 16
-#: 48/17 and 32/17 with 29 fractional bits: the line that starts the reciprocal of a number from 0.5 to 1.
+#: 48/17 and 32/17 with 29 fractional bits: the initial line for the reciprocal of a number from 0.5 to 1.
 START, SLOPE = round(48 / 17 * 2**29), round(32 / 17 * 2**29)
-#: Steps of Newton's method behind it: relative errors 1/17, 2^-8, 2^-16, below 2^-28.
+#: Newton steps after it; relative errors are 1/17, 2^-8, 2^-16, below 2^-28.
 STEPS = 3
 #: Fractional bits of a row's reciprocal beyond those of 1 / output scale.
 _FRACTION = 27
@@ -194,12 +194,12 @@ def reciprocal(total: Integers, drop: int, scale: int) -> Integers:
     return rounded(value, scale, drop + 34 - zeros)
 
 
-#: Words of a record: the maximum in four bytes; the sum so far; mantissa of the sum, then factor; shift.
+#: Words of a record: the maximum in four bytes; the running sum; mantissa of the sum, then factor; shift.
 _TOP, _SUM, _FACTOR, _SHIFT = (
     Stream(n, "out", "int32", 4 * i) for i, n in enumerate(("top", "sum", "factor", "shift"))
 )
 _WORDS = GROUP // 4
-#: Indices of a row's record for the steps of a reciprocal, and for what follows them.
+#: Indices of a row's record for the steps of a reciprocal and what follows.
 _AGAIN = numbered("row", STEPS + 1)
 
 
@@ -214,7 +214,7 @@ def _outside(table: tuple[int, ...]) -> str:
 
 @functools.cache
 def maxima() -> GridKernel:
-    """The maximum of every row. It compares whole words: the bytes below the highest decide nothing."""
+    """The maximum of every row. It compares whole words, since lower bytes cannot change the result."""
     lines, found = [], []
     for k in range(_WORDS):
         lines.append(f"p{k} = a{k}[x] ^ flip")

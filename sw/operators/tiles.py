@@ -1,4 +1,4 @@
-"""What the tiles of operators share: merged axes of views, loops over tiles, double buffers."""
+"""Common parts of operators' tiles: merged axes of views, loops over tiles, double buffers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sw.layout import round_up
 
 #: Names of the loops over tiles.
 PLANES, DOWN, ACROSS = "planes", "rows", "columns"
-#: Tiles that an operator is cut into, so that its steps overlap.
+#: Number of tiles that an operator is cut into, so that engines overlap.
 PIECES = 6
-#: How often elements repeat along rows of images that are enlarged.
+#: Supported repetition factors along rows of enlarged images.
 REPEATS = (2, 4, 8)
-#: An axis of several views of one shape: its size, and its stride in each of them.
+#: An axis shared by several views: its size, and its stride in each view.
 Axis = tuple[int, tuple[int, ...]]
 
 
@@ -51,7 +51,7 @@ def turn(loops: Sequence[Loop], places: int = HALVES) -> Expr:
 
 
 def place(area: ChipSpace, turn: Expr, places: int, size: int) -> Expr:
-    """A byte of an area that holds several buffers, used in turn."""
+    """Address in an area of the buffer used in this turn."""
     step = round_up(size, area.alignment)
     return turn * step + area.take(places * step)
 
@@ -143,7 +143,7 @@ def _with_axes(views: Sequence[View], axes: Sequence[Axis]) -> tuple[View, ...]:
 
 def _joins(outer: int, inner: int, size: int, home: Allocation) -> bool:
     """Whether an axis and the next inner one, of this size, have the strides of a single axis."""
-    # Elements of a tensor with padding lie alike inside of a row only.
+    # In a tensor with padding, elements are evenly spaced only within a row.
     return outer == size * inner and (home.dense or inner == 0 or inner % home.row == 0)
 
 

@@ -46,7 +46,7 @@ class Stretch:
         for first in range(min(self.stride, self.outputs)):
             at = first + self.before
             taps = [j for j in range(self.kernel) if (j * self.dilation - at) % self.stride == 0]
-            # Output `first + n * stride` takes pixels `n - distance`.
+            # Output `first + n * stride` uses pixels `n - distance`.
             distances = [(j * self.dilation - at) // self.stride for j in taps]
             made.append(Phase(self, first, tuple(taps[::-1]), tuple(distances[::-1])))
         return made
@@ -146,7 +146,7 @@ def _conv_transpose(importer: Importer, node: OnnxNode) -> Value:
 def transposed(
     importer: Importer, node: OnnxNode, x: Dequantised, w: np.ndarray, zero_w: int, groups: int
 ) -> tuple[View, int]:
-    """Sums of products, int32, and their greatest possible magnitude."""
+    """Sums of products, int32, and their largest possible magnitude."""
     axes = stretches(node, x.shape, w.shape[2:])
     image, zero_x = images(importer, node, x.view), int(x.zero.item())
     if len(axes) == 1:

@@ -1,7 +1,7 @@
-"""Row loops for PEs with several lanes: those of softmax and normalisation that process whole rows.
+"""Row loops for PEs with several lanes: the loops of softmax and normalisation that process whole rows.
 
-An iteration takes a block of neighbours, one per lane at a time. Records are the same as in the loops that
-take single elements, so that each launch may use either. Indices of bytes count bytes.
+An iteration processes a block of neighbours, as many at a time as there are lanes. Records are the same as in
+the loops without lanes, so each launch may use either. Indices of byte arrays are in bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import functools
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import BYTES, GROUP, NEXT_ROW, RECORD_WORDS, balanced, loop, numbered
 
-#: What the passes of rows find in every row.
+#: Scalars that every row loop has.
 _ROWS = ("row", "x", "left", "last")
-#: The first index of a row in a loop with results.
+#: Increment of the result's index: within a row, or to the next row.
 _STEP = "({block} if left else next)"
 
 
@@ -38,7 +38,7 @@ def _greatest(element: str) -> str:
 
 @functools.cache
 def maxima(element: str, lanes: int, block: int) -> GridKernel:
-    """The greatest element of every row."""
+    """The largest element of every row."""
     inputs = _bytes("a", "scratch", element, lanes, block)
     found = balanced([f"load_lanes({s.name}, x)" for s in inputs], "max({}, {})")
     least, more = (-128, " + 128") if element == "int8" else (0, "")

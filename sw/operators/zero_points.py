@@ -2,9 +2,9 @@
 
 The array subtracts one zero point from the whole operand. If zero points differ by row, the sum over k of
 (a_k - z_m) * b_k, with z_m the row's own zero point, equals the sum of (a_k - z) * b_k plus that of (c_m - z)
-* b_k, where c_m = 2 z - z_m. So the operand gets as many more steps of depth, filled with c_m, and the other
-operand is repeated. There is a z for which every c_m fits the type, unless the zero points differ by its
-whole range; then two such fills share the difference.
+* b_k, where c_m = 2 z - z_m. So the depth of the operand is doubled with steps filled with c_m, and the other
+operand is repeated. There is a z for which every c_m fits the type, unless the zero points differ by the
+type's whole range; then two such fills share the difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sw.operators.host import host_operator, run
 
 @dataclass(frozen=True)
 class Zeros:
-    """Zero points of an operand: one that is subtracted from all, and what each row or column adds to it.
+    """Zero points of an operand: one subtracted from all elements, and the difference of each row or column.
 
     `more` broadcasts to the result; None if all zero points are equal.
     """
@@ -117,7 +117,7 @@ def _common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarr
     low, high = int(values.min()), int(values.max())
     limits = np.iinfo(dtype)
     for count in (1, 2):
-        # count fills c with sum(c) = (count + 1) * z - z_m, each within the type.
+        # `count` fills c with sum(c) = (count + 1) * z - z_m, each within the type.
         least = -(-(count * limits.min + high) // (count + 1))
         most = (count * limits.max + low) // (count + 1)
         if least <= most:

@@ -79,7 +79,7 @@ def bind(
     *,
     seed: int = 0,
 ) -> Bound:
-    """Allocate every buffer, and replace every instruction by operations of the machine.
+    """Allocates every buffer, and replaces every instruction by operations of the machine.
 
     `values` are those of the program's parameters. `seed` decides what generic instructions write. Raises
     `IRError` for buffers that do not fit, regions that one operation cannot move, and run-time failures.
@@ -156,7 +156,7 @@ class _Binding:
         self.variables = fresh_names(self.source, "n")
 
     def bound(self) -> Bound:
-        """All of it."""
+        """Binds the program and returns the result."""
         source = dataclasses.replace(self.source, body=self.with_starts())
         self.collect(source)
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}
@@ -185,7 +185,7 @@ class _Binding:
         )
 
     def with_starts(self) -> Body:
-        """Give starts and steps that depend on scalars their own scalars, which stay constant in the loop."""
+        """Copies starts and steps that depend on scalars to scalars that stay constant in the loop."""
         assignable = set(assigned(self.source.body))
 
         def change(s: Statement) -> Sequence[Statement]:
@@ -202,7 +202,7 @@ class _Binding:
         return rewrite(self.source.body, change)
 
     def collect(self, source: Program) -> None:
-        """Find out how much memory generic instructions need."""
+        """Finds out how much memory generic instructions need."""
         for s, around in walk(source.body):
             if isinstance(s, Instruction) and is_generic(s) and s.label in self.seen:
                 if not (s.reads or s.writes):

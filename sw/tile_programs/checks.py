@@ -1,7 +1,7 @@
-"""Checks what operations require of their regions, in every execution, before a program is compiled.
+"""Checks the requirements of operations on their regions, in every execution, before a program is compiled.
 
-All values of a program are known once its parameters are, so it is followed from start to end. That also
-shows which instructions execute, how often, and what all executions have in common.
+Once its parameters are known, all values of a program are. So the program is run from start to end, which
+also shows which instructions execute, how often, and what all their executions have in common.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sw.tile_programs.places import Place
 from sw.tile_programs.regions import Piece, Seen, SeenRegion
 from sw.tile_programs.uses import LOADS, STORES, is_generic, operation
 
-#: The space in which each operand's region must lie, by operation.
+#: Required space of each operand's region, by operation.
 _SPACES = {
     "load_a_t": {"memory": "memory", "target": "A"},
     "load_b": {"memory": "memory", "target": "B"},
@@ -28,7 +28,7 @@ _SPACES = {
     **{name: {"memory": "memory", "target": space} for space, name in LOADS.items()},
     **{name: {"source": space, "memory": "memory"} for space, name in STORES.items()},
 }
-#: What is counted of two operands, along a dimension of each, that must be equal.
+#: Pairs of operands and dimensions whose sizes must be equal.
 Pairs = Sequence[tuple[str, str, int, str, int]]
 _PRODUCT: Pairs = (
     ("rows", "a", -2, "c", -2),
@@ -38,20 +38,20 @@ _PRODUCT: Pairs = (
 _STORE: Pairs = (("rows", "source", -2, "memory", -2), ("elements in a row", "source", -1, "memory", -1))
 _LOAD: Pairs = (("rows", "memory", -2, "target", -2), ("elements in a row", "memory", -1, "target", -1))
 _EXCHANGE: Pairs = (("rows", "memory", -2, "target", -1), ("elements in a row", "memory", -1, "target", -2))
-#: Of a load the parameters that say how much the target has beyond what is loaded.
+#: For a load, the parameters that say by how much the target exceeds the loaded region.
 PADS = {"rows": "load_pad_outer", "elements in a row": "load_pad_inner"}
-#: The spaces in which a launch of the grid reads and writes.
+#: Spaces in which a CGRA launch may read and write.
 _GRID_READS, _GRID_WRITES = ("acc", "scratch", "out", GRID), ("out", GRID)
-#: The `bitstream` of a launch counts so many bytes of the scratchpad.
+#: Unit of a launch's `bitstream` operand, in bytes of the scratchpad.
 BITSTREAM_UNIT = 16
-#: Executions of one generic instruction that its log has room for.
+#: Most executions of a generic instruction that its log can hold.
 LOGGED = 1 << 20
 
 
 def follow(
     program: Program, config: MachineConfig, places: Mapping[str, Place], spaces: dict[str, str]
 ) -> dict[str, Seen]:
-    """By label, what all executions of each instruction have in common.
+    """Runs the program; returns, by label, what all executions of each instruction have in common.
 
     Raises `IRError` for regions that one operation cannot move, and for run-time failures.
     """
@@ -119,7 +119,7 @@ def _regions_of(
 
 
 def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Region]:
-    """What a generic instruction reads or writes (`kind`), which must be in the scratchpad."""
+    """The regions that a generic instruction reads or writes (`kind`), which must be in the scratchpad."""
     made = []
     for access in s.reads if kind == "read" else s.writes:
         if not isinstance(access, Region):
@@ -135,7 +135,7 @@ def _generic(s: Instruction, kind: str, spaces: Mapping[str, str]) -> list[Regio
 
 
 def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
-    """Check that a launch reads and writes only in allowed spaces."""
+    """Checks that a launch reads and writes only in allowed spaces."""
     for accesses, allowed, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
         for access in accesses:
             if isinstance(access, Region) and spaces[access.buffer] not in allowed:
@@ -144,7 +144,7 @@ def _check_launch(s: Instruction, spaces: Mapping[str, str]) -> None:
 
 
 def _check_elements(s: Instruction, regions: Sequence[Region], places: Mapping[str, Place]) -> None:
-    """Check that a load or store keeps the element size."""
+    """Checks that a load or store keeps the element size."""
     source, target = (places[region.buffer].buffer for region in regions)
     if source.element_bytes != target.element_bytes:
         found = f"elements of {target.element} for {source.element}"
@@ -167,7 +167,7 @@ class _Execution:
         return IRError(piece.region.where or self.s.where, f"{found} in {at}", expected)
 
     def check(self) -> None:
-        """Raise `IRError` for anything that the operation cannot do."""
+        """Raises `IRError` for anything that the operation cannot do."""
         for piece in self.pieces.values():
             if piece.filled:
                 self.check_region(piece)
@@ -182,16 +182,16 @@ class _Execution:
                 self.check_start(operand, piece)
 
     def check_region(self, piece: Piece) -> None:
-        """Check that a region is inside its buffer, and that operations move matrices."""
+        """Checks that a region is inside its buffer, and that operations move matrices."""
         if not piece.inside:
             whole = ", ".join(f"0:{size}" for size in piece.place.shape)
             raise self.wrong(piece, f"the region {piece}", f"one inside of {piece.region.buffer}[{whole}]")
         if self.name in _SPACES and any(size != 1 for size in piece.size[:-2]):
             found = f"the region {piece.text}, {' x '.join(map(str, piece.size))},"
-            raise self.wrong(piece, found, "one row or one matrix: an operation moves rows that lie evenly")
+            raise self.wrong(piece, found, "one row or one matrix: an operation moves evenly spaced rows")
 
     def check_start(self, operand: str, piece: Piece) -> None:
-        """Check that a region starts at the first lane, and a stored one at a word of the port."""
+        """Checks that a region starts at the first lane, and a stored one at a word of the port."""
         along, lanes = piece.place.across, piece.place.lanes
         if along and piece.start[along] % lanes:
             raise self.wrong(
@@ -214,7 +214,7 @@ class _Execution:
             )
 
     def check_sizes(self, pairs: Pairs) -> None:
-        """Check that sizes that must be equal are."""
+        """Checks the pairs of sizes that must be equal."""
         for what, first, dimension, second, other in pairs:
             a, b = self.pieces[first], self.pieces[second]
             if a.counted(dimension) != b.counted(other):
@@ -222,7 +222,7 @@ class _Execution:
                 raise self.wrong(b, found, "as many of both")
 
     def check_gemm(self) -> None:
-        """Check that all sizes match; a product that adds nothing may be empty."""
+        """Checks that all sizes match; a product that adds nothing may be empty."""
         c = self.pieces["c"]
         if all(piece.filled for piece in self.pieces.values()):
             self.check_sizes(_PRODUCT)
@@ -231,7 +231,7 @@ class _Execution:
             raise self.wrong(c, found, "regions of A and B that are not empty")
 
     def check_load(self) -> None:
-        """Check that the target is as large as the memory region, or larger if a fill value is given."""
+        """Checks that the target is as large as the memory region, or larger if a fill value is given."""
         given = {name for name, _ in self.s.operands}
         pairs = [pair for pair in loaded_sizes(self.name) if PADS[pair[0]] not in given]
         if "load_fill" not in given:

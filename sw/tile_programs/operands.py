@@ -1,6 +1,6 @@
 """Registers and parameters, as expressions, of operations whose operands are regions.
 
-They are derived from what all executions have in common; expressions stand for what differs, and canonical
+They are derived from what all executions have in common; values that differ are expressions, and canonical
 form turns them into cheap code later.
 """
 

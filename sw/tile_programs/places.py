@@ -17,9 +17,9 @@ from sw.ir.program import Buffer, Program
 from sw.layout import MEMORY_BYTES, PAGE, Placement, clear_of_middle, round_up
 from sw.tile_programs.uses import Uses
 
-#: Buffers of no stated space lie here.
+#: Space of buffers that state none.
 DEFAULT_SPACE = "scratch"
-#: By space what its places are counted in, the configuration's field that limits it, and how many there are.
+#: By space: the unit of its addresses, the configuration field that limits it, and its size.
 _ROOMS: dict[str, tuple[str, str, Callable[[MachineConfig], int]]] = {
     "A": ("columns", "buffer_a_bytes", lambda c: c.derived.buffer_a.columns),
     "B": ("columns", "buffer_b_bytes", lambda c: c.derived.buffer_b.columns),
@@ -63,7 +63,7 @@ class Place:
         last = np.arange(*box[-1])
         at = at[..., None] + last // self.lanes * self.strides[-1]
         if self.space == "acc":
-            # The last dimension counts words of so many elements, all others too.
+            # The last dimension, like all others, counts words of `lanes` elements.
             at = (at * self.lanes + last % self.lanes) * self.element_bytes
         return at[..., None] + np.arange(self.element_bytes)
 
@@ -112,7 +112,7 @@ def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[s
 def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: Uses) -> tuple[Place, int]:
     """A buffer's allocation from `base` on, and its size, in the unit of the space."""
     shape = shape_of(buffer)
-    # A buffer of one dimension is one row.
+    # A buffer of one dimension is a single row.
     rows, last = (shape[-2] if len(shape) > 1 else 1), shape[-1]
     match space:
         case "A" | "B":
@@ -122,7 +122,7 @@ def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: 
             depth, width = (last, rows) if space == "A" else (rows, last)
             pitch = depth
             if buffer.name in uses.lanes_first and width > edge.lanes:
-                # Blocks must not share banks where bytes of a row go to successive lanes.
+                # Blocks must not share banks if the bytes of a row go to successive lanes.
                 pitch += (edge.lanes - depth) % edge.banks
             tile = -(-width // edge.lanes) * pitch
             steps = (pitch, 1) if space == "A" else (1, pitch)

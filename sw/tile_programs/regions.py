@@ -15,7 +15,7 @@ from sw.tile_programs.places import Place
 
 @dataclass(frozen=True)
 class Piece:
-    """A region in one execution, with at least two dimensions: a buffer of one is one row."""
+    """A region in one execution, with at least two dimensions: a one-dimensional buffer is a row."""
 
     region: Region
     place: Place
@@ -24,7 +24,7 @@ class Piece:
 
     @classmethod
     def of(cls, region: Region, place: Place, values: Mapping[str, int], where: Location | None) -> Piece:
-        """The region where the variables have these values."""
+        """The region for given values of the variables."""
         ends = [(value_of(i.start, values, where), value_of(i.stop, values, where)) for i in region.box]
         if len(ends) == 1:
             ends.insert(0, (0, 1))
@@ -32,29 +32,29 @@ class Piece:
 
     @property
     def filled(self) -> bool:
-        """Whether the region is not empty."""
+        """Whether the region is non-empty."""
         return min(self.size) > 0
 
     def counted(self, dimension: int) -> int:
-        """The size along a dimension, 0 where the region is empty."""
+        """The size along a dimension, 0 if the region is empty."""
         return self.size[dimension] if self.filled else 0
 
     @property
     def first(self) -> int:
-        """Where the region starts, in the unit of its space."""
+        """Start address of the region, in the unit of its space."""
         return self.place.base + sum(
             at * step for at, step in zip(self.start[::-1], self.place.strides[::-1], strict=False)
         )
 
     @property
     def inside(self) -> bool:
-        """Whether the region lies inside of its buffer."""
+        """Whether the region lies in its buffer."""
         ends = zip(self.start[::-1], self.size[::-1], self.place.shape[::-1], strict=False)
         return all(0 <= start <= room - size for start, size, room in ends)
 
     @property
     def text(self) -> str:
-        """The region as it is written."""
+        """The region in text form."""
         return print_access(self.region)
 
     def __str__(self) -> str:
@@ -66,9 +66,9 @@ class Piece:
 class Box:
     """A region over all executions, with at least two dimensions.
 
-    `start` and `size` are expressions per dimension, numbers where they are always the same. `unless_empty`
-    are the conditions under which the region is not empty, last dimension first; none where it never is.
-    `largest` are the sizes along each dimension that it never exceeds; all 0 where it is always empty.
+    `start` and `size` are expressions per dimension, or numbers if they are constant. `unless_empty` holds
+    the conditions under which the region is non-empty, last dimension first; it is empty if the region never
+    is. `largest` holds the largest size along each dimension; all are 0 if the region is always empty.
     """
 
     region: Region
@@ -80,12 +80,12 @@ class Box:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distances along each dimension."""
+        """Strides of the dimensions."""
         missing = len(self.start) - len(self.place.strides)
         return (*(0 for _ in range(missing)), *self.place.strides)
 
     def first(self) -> Expr:
-        """Where the region starts, in the unit of its space."""
+        """Start address of the region, in the unit of its space."""
         start = list(self.start)
         if self.place.across:
             start[self.place.across] = start[self.place.across] // self.place.lanes
@@ -97,10 +97,10 @@ class Box:
 
 @dataclass
 class SeenRegion:
-    """The pieces of a region that executions have had.
+    """The pieces that executions of a region have had.
 
-    `low` and `high` are the least and greatest starts and sizes of those that are not empty; `emptied` are
-    the dimensions, counted from the last, along which some are.
+    `low` and `high` are the smallest and largest starts and sizes of the non-empty ones; `emptied` holds
+    the dimensions, counted from the last, along which some are empty.
     """
 
     region: Region
@@ -109,7 +109,7 @@ class SeenRegion:
     emptied: set[int] = field(default_factory=set)
 
     def add(self, piece: Piece) -> None:
-        """Another one."""
+        """Adds a piece."""
         self.emptied |= {d for d, size in enumerate(piece.size[::-1], 1) if size <= 0}
         if piece.filled:
             own = (*piece.start, *piece.size)
@@ -117,7 +117,7 @@ class SeenRegion:
             self.high = tuple(map(max, self.high or own, own))
 
     def box(self, place: Place) -> Box:
-        """All of them."""
+        """The region over all pieces added."""
         box = self.region.box
         start, size = [i.start for i in box], [fold(Op.SUB, i.stop, i.start) for i in box]
         if len(box) == 1:
@@ -139,7 +139,7 @@ class SeenRegion:
 class Seen:
     """What all executions of an instruction have in common: regions by operand, and iterations.
 
-    `first` and `last` are the least and greatest numbers of the iterations, outermost loop first.
+    `first` and `last` are the smallest and largest iteration numbers, outermost loop first.
     """
 
     regions: Mapping[str, SeenRegion]
@@ -148,7 +148,7 @@ class Seen:
     count: int = 0
 
     def add(self, iteration: tuple[int, ...], pieces: Mapping[str, Piece]) -> None:
-        """Another execution."""
+        """Adds an execution."""
         self.count += 1
         self.first = tuple(map(min, self.first or iteration, iteration))
         self.last = tuple(map(max, self.last or iteration, iteration))
@@ -157,7 +157,7 @@ class Seen:
 
     @property
     def trips(self) -> tuple[int, ...]:
-        """The most iterations of each loop; 1 where it happens in one of them only."""
+        """Largest trip count of each loop; 1 if the instruction executes in only one of its iterations."""
         return tuple(1 if a == b else b + 1 for a, b in zip(self.first, self.last, strict=True))
 
     def boxes(self, places: Mapping[str, Place]) -> dict[str, Box]:
@@ -166,6 +166,6 @@ class Seen:
 
 
 def where_filled(s: Instruction, boxes: tuple[Box, ...]) -> Expr | None:
-    """The instruction's predicate, extended by what makes it do nothing for empty boxes."""
+    """The instruction's predicate, extended so that the operation is skipped if a region is empty."""
     conditions = [*([] if s.when is None else [s.when]), *(c for box in boxes for c in box.unless_empty)]
     return functools.reduce(lambda a, b: apply(Op.AND, a, b), conditions) if conditions else None

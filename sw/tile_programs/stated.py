@@ -1,4 +1,4 @@
-"""The bytes that CGRA launches declare to access, which alone order their warps."""
+"""The bytes that CGRA launches declare to access; only these order the launch with other warps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Stated:
-    """Bytes by space (`acc`, `scratch`, `out`) that a launch may read and write; None: all."""
+    """Bytes by space (`acc`, `scratch`, `out`) that a launch may read and write; None means all."""
 
     reads: Mapping[str, Mask] | None
     writes: Mapping[str, Mask] | None
 
 
 class Launches:
-    """What the launches of a bound program state."""
+    """The declared accesses of a bound program's launches."""
 
     def __init__(self, places: Mapping[str, Place], config: MachineConfig):
         self.places = places
@@ -34,7 +34,7 @@ class Launches:
         self.sizes = {"acc": config.acc_bytes, "scratch": d.scratch.columns, "out": d.out.columns}
 
     def stated(self, s: Instruction, values: Mapping[str, int]) -> Stated | None:
-        """What an execution states, for the values of the variables; None for what is no launch."""
+        """What an execution declares, for these values of the variables; None if it is not a launch."""
         if s.name != "cgra":
             return None
         reads, writes = effects(s)

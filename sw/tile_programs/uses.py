@@ -1,4 +1,4 @@
-"""How each buffer is used: by which ports, element by element or in rows."""
+"""How each buffer is used: by which ports, and element by element or in rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Instruction, Program, Region
 from sw.ir.walk import instructions
 
-#: The variant of `load` and `store` by the space of what lies in the machine; order of elements is kept.
+#: The variant of `load` and `store`, by the space of the on-chip side; the order of elements is kept.
 LOADS = {"A": "load_a", "B": "load_b_t", "scratch": "load_c"}
 STORES = {"acc": "store", "scratch": "store_scratch", "out": "store_out"}
 
@@ -21,10 +21,9 @@ STORES = {"acc": "store", "scratch": "store_scratch", "out": "store_out"}
 class Uses:
     """How buffers are used.
 
-    `regions`: those named by an operand, by a launch of the grid or by an instruction that is not the
-    machine's. `ports`: memory ports by buffer. `lanes_first`: targets of loads whose bytes go to successive
-    lanes. `spaced`: those that only instructions that are not the machine's touch; each of their elements
-    takes a word of the port.
+    `regions` are those named by an operand, a CGRA launch or a generic instruction. `ports` are the memory
+    ports by buffer. `lanes_first` are targets of loads whose bytes go to successive lanes. `spaced` are those
+    that only generic instructions use; each of their elements takes a word of the port.
     """
 
     regions: frozenset[str]
@@ -34,7 +33,7 @@ class Uses:
 
 
 def operation(s: Instruction, spaces: dict[str, str]) -> str:
-    """The machine's operation for an instruction: `load` and `store` depend on spaces of their regions."""
+    """The machine operation of an instruction; that of `load` and `store` depends on their spaces."""
     given = dict(s.operands)
     for name, key, variants in (("load", "target", LOADS), ("store", "source", STORES)):
         region = given.get(key)
@@ -52,12 +51,12 @@ def operation(s: Instruction, spaces: dict[str, str]) -> str:
 
 
 def is_generic(s: Instruction) -> bool:
-    """Whether an instruction is none of the machine's."""
+    """Whether an instruction is not one of the machine's."""
     return s.name not in INTRINSICS
 
 
 def uses_of(program: Program, spaces: dict[str, str]) -> Uses:
-    """How the buffers of a program are used. Raises `IRError` for spaces that a load or store cannot have."""
+    """Finds how a program uses its buffers. Raises `IRError` for spaces that a load or store cannot have."""
     regions: set[str] = set()
     ports: defaultdict[str, set[str]] = defaultdict(set)
     lanes_first: set[str] = set()

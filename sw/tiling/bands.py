@@ -22,9 +22,9 @@ from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 from sw.tiling.estimate import Ports, estimated
 from sw.tiling.machine import Choice, judged
 
-#: Turns of a warp for one of several operations of a tile in a loop.
+#: Turns that a warp needs for each of several operations of a tile in a loop.
 TURNS = 6
-#: Tiles whose estimate is refined.
+#: Number of tiles whose estimate is refined.
 FINALISTS = 8
 
 
@@ -100,7 +100,7 @@ class Bands:
 
     @property
     def fits(self) -> bool:
-        """Whether a tile fits half of the buffers and accumulator, and its kernel the operands."""
+        """Whether a tile fits half of the buffers and accumulator, and its kernel the operand fields."""
         c, axis = self.config, self.rows
         lanes, columns = self.groups * self.lanes, self.patches.cols.outputs
         (a, b), d = self.pitches, c.derived
@@ -117,7 +117,7 @@ class Bands:
         ports = _BandPorts(self, itemsize, bandwidth)
         estimate = estimated(ports, self.blocking)
         found = judged(ports, self.blocking, estimate if refine else None)
-        # No warp issues more than an operation for each group in this time.
+        # Lower bound: no warp can issue faster than one operation per group in this time.
         least = self.whole * self.images * self.number * TURNS * self.config.derived.period
         return dataclasses.replace(found, score=max(found.score, least))
 

@@ -1,4 +1,4 @@
-"""A blocking: sizes, order and residence of the tiles that a program works on."""
+"""Blocking: sizes, loop order and residence of a program's tiles."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sw.patches import Patches
 class Resident(enum.Enum):
     """How much of an operand one load brings, which decides how long it stays in its buffer."""
 
-    TILE = "tile"  # one step of K of a partition: again for every partition of the other operand
-    DEPTH = "depth"  # a partition with all of K: stays while the other operand streams by
-    WHOLE = "whole"  # the whole operand: stays to the end of the product
+    TILE = "tile"  # one step of K of a partition, reloaded for every partition of the other operand
+    DEPTH = "depth"  # a partition with all of K, kept while the other operand streams
+    WHOLE = "whole"  # the whole operand, kept to the end of the product
 
 
 @dataclass(frozen=True)

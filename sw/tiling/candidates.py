@@ -15,13 +15,13 @@ from hw.isa import SIZE_BITS
 from sw.layout import round_up
 from sw.tiling.blocking import Blocking, Extent, Resident
 
-#: An operation of the array should not be shorter than issuing it takes.
+#: The array should not finish an operation faster than a warp can issue the next.
 SHORTEST = 48
 _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 
 def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterator[Blocking]:
-    """Blockings worth estimating: evenly divided, with whole blocks and whole beats where possible.
+    """Blockings worth estimating: evenly divided, with whole blocks and whole beats if possible.
 
     With `single`, those whose partitions fill the accumulator; otherwise the others.
     """
@@ -34,7 +34,7 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterat
             full = 2 * needed > words
             if needed > words or single is not full:
                 continue
-            # With one partition along an axis the order of the outer loops makes no difference.
+            # With one partition along an axis, the order of the outer loops does not matter.
             alone = m >= extent.m or (n >= extent.n and extent.batch == 1)
             for k, stay_a, stay_b, m_outermost in _depths(extent, config, m, n):
                 order = m_outermost or alone
@@ -42,13 +42,14 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterat
                 if made in seen:
                     continue
                 seen.add(made)
-                # A partition that fills the accumulator must be cut: the next one waits for its tiles.
+                # A partition that fills the accumulator must be cut, because the next one waits for its tiles
+                # to be stored.
                 yield next(inner_cuts(config, made, (4, 2)), made) if full else made
 
 
 def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, int]]:
     """Sizes along n; for a convolution, with the output rows and columns that they come from."""
-    most = _LARGEST_SIZE // 4  # rows of C are stored at once
+    most = _LARGEST_SIZE // 4  # so many rows of C are stored at once
     p = extent.patches
     if p is None:
         for n in _sizes(extent.n, config.cols):
@@ -118,7 +119,7 @@ def _depths(
         for kept_a, kept_b in dict.fromkeys(itertools.product((tile, stay_a), (tile, stay_b))):
             limits = [most for most, kept in ((most_a, kept_a), (most_b, kept_b)) if kept is tile]
             for k in _steps_of_k(extent.k, min(limits, default=extent.k), unit, align):
-                # With all of K in one step a tile of it is the same as all of its depth.
+                # With all of K in one step, TILE and DEPTH are the same.
                 a = tile if k == extent.k and kept_a is depth else kept_a
                 b = tile if k == extent.k and kept_b is depth else kept_b
                 yield k, a, b, m_outermost
@@ -147,12 +148,12 @@ def depth_of(shape: BufferShape, lanes_first: bool, lanes: int, always: bool = F
     most = shape.columns // parts // -(-lanes // shape.lanes)
     if not (lanes_first and lanes > shape.lanes) and not always:
         return most
-    # The last block need not be a whole pitch, but a pitch that fits for all blocks is simpler.
+    # The last block need not fill its pitch, but one formula for all blocks is simpler.
     return max(most - (most - shape.lanes) % shape.banks, 0)
 
 
 def inner_cuts(config: MachineConfig, t: Blocking, parts: Sequence[int] = (2, 4, 8)) -> Iterator[Blocking]:
-    """Blockings that cut the partitions of one into as many inner tiles as there may be tokens for."""
+    """Cuts a blocking's partitions into as many inner tiles as the sync channel has tokens for."""
     blocks_m, blocks_n = -(-t.partition_m // config.rows), -(-t.partition_n // config.cols)
     depth = max(t.partition_k, config.rows)
     for count in parts:

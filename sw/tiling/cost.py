@@ -1,4 +1,4 @@
-"""Cost of a choice of tile sizes and loop order; this module searches nothing.
+"""Cost of given tile sizes and loop order; the search is elsewhere.
 
 Times are integers in ticks, a fraction of a cycle chosen so that every time is whole. So equal costs compare
 equal, without rounding errors.
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from sw.tiling.problem import TilingProblem
 
-#: The outer loop that is outermost.
+#: The outermost loop.
 Order = Literal["m", "n"]
 
 

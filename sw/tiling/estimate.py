@@ -20,9 +20,9 @@ from sw.patches import Axis, Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.pipeline import Step, follow
 
-#: Cycles that a round of wait, issue, completion and signal takes beyond the latency of memory.
+#: Cycles of one round of wait, issue, completion and signal, beyond memory latency.
 ROUND = 60
-#: Steps up to which a program is followed tile by tile.
+#: Longest program, in steps, that is followed tile by tile.
 FOLLOWED = 300
 
 
@@ -112,7 +112,7 @@ class Ports:
         step = cols * p.cols.stride % width if cols < p.cols.outputs else 0
         beats = _beats(span, step, width) if step else -(-span // width)
         uses = _uses(p.rows, rows)
-        # Beats of padding cost their steps; for the others a slow port has its turns.
+        # Padding beats take their own steps; for the others, a slow port adds its idle cycles.
         turn = self._cycles["load_b"]
         spans = sum(p.rows.span(size) * count for size, count in cut(p.rows.outputs, rows))
         held = -(-(p.cols.before % width + p.cols.size) // width)
@@ -121,7 +121,8 @@ class Ports:
         for use, n in uses:
             least = use * p.cols.kernel
             steps += n * (share * math.ceil(least / turn) * turn + (1 - share) * least)
-        # What follows is taken a cycle behind the last step, and takes as long to its own first one.
+        # The search for the rows to write runs one cycle behind the last step, and takes as long for its
+        # first one.
         finding = p.rows.span(rows) * (p.rows.kernel + TIMING.conv_settle)
         return TIMING.load_request + TIMING.conv_setup + finding + channels * beats * steps
 
@@ -194,7 +195,7 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
     multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
     if t.single_c or c.acc_banks == 1:
-        # The storer reads where the array writes, which comes first.
+        # The storer reads the accumulator while the array writes to it, and the array has priority.
         stored += multiply * min(1, c.rows / k) / c.acc_banks
     all_b = sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths)
     return _Engines(
@@ -214,7 +215,7 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
 
 
 def _tiles(resident: Resident, lanes: int, steps: int) -> int:
-    """Number of different loads of an operand in one product, for so many tiles and steps of K."""
+    """Number of different loads of an operand in one product, for these numbers of tiles and steps of K."""
     return (1 if resident is Resident.WHOLE else lanes) * (steps if resident is Resident.TILE else 1)
 
 
@@ -238,14 +239,14 @@ def _double_buffers(c: MachineConfig, t: Blocking, x: _Engines) -> float:
     by_b = x.tiles_b * (x.load_b + c.load_b_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_b > 2 else 0
     wait = c.store_latency + ROUND
     if t.single_c:
-        # An inner tile is stored while others of its partition, and those of the next before it, multiply.
+        # An inner tile is stored while other tiles of its partition, and earlier ones of the next, multiply.
         parts = t.parts
         stall = max(
             0,
             x.last + wait - x.step * (parts - 1) / parts,
             parts * x.last + wait - x.step * (2 * parts - 2) / parts,
         )
-        # Where loads are the bottleneck, those of two steps go on meanwhile.
+        # If loads are the bottleneck, the loads of two steps continue during the stall.
         still = max(0, stall - 2 * max(x.load_a, x.load_b))
         by_c = max(x.multiply + x.partitions * stall, max(x.all_a, x.all_b) + x.partitions * still)
     else:
@@ -303,7 +304,7 @@ def refined(ports: Ports, t: Blocking, estimate: Estimate | None = None) -> Esti
     order = [(i, j) for i in range(len(ms)) for j in range(len(ns))]
     if not t.m_outermost:
         order.sort(key=lambda pair: pair[::-1])
-    # Sizes repeat, so what they take is computed once for each.
+    # Tile sizes repeat, so the times are cached.
     load_a = functools.cache(lambda m, k: ports.load_a(*_loaded(t.resident_a, (e.m, m), (e.k, k)), t))
     load_b = functools.cache(lambda n, k: ports.load_b(*_loaded(t.resident_b, (e.n, n), (e.k, k)), t))
     tiles = functools.cache(

@@ -12,7 +12,7 @@ from sw.tiling.estimate import Estimate, loads
 from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan, times_text
 from sw.tiling.problem import TilingProblem
 
-#: Bytes of an element of A and B, and of the accumulator.
+#: Bytes of an element of A and B, and of an accumulator element.
 ELEMENT, ACCUMULATED = 1, 4
 
 
@@ -128,7 +128,7 @@ def _reason(extent: Extent, t: Blocking, e: Estimate, loaded: tuple[int, int], b
         if round(cycles) > 0
     ]
     return (
-        f"{why} {order} By array and loads alone {BOUNDS[bound]} bounds it; of the {e.cycles:,.0f} cycles "
-        f"predicted on this machine {e.ideal:,.0f} multiply at the peak"
+        f"{why} {order} Counting array and loads only, the bottleneck is {BOUNDS[bound]}. Of the "
+        f"{e.cycles:,.0f} cycles predicted on this machine, {e.ideal:,.0f} multiply at the peak"
         + (f", lost are {', '.join(lost)}." if lost else ".")
     )

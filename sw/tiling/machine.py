@@ -20,13 +20,13 @@ from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.estimate import Estimate, Ports, estimated, refined, widths
 from sw.tiling.uniform import uniform
 
-#: What a step counts beyond its time when blockings are compared: large tiles ask less of warps and memory
-#: when memory stalls.
+#: Cost per step, per inner tile and per byte beyond the estimated time. It makes larger tiles win when times
+#: are close: they need fewer instructions and tolerate memory stalls better.
 STEP_PENALTY, INNER_PENALTY, TRAFFIC_PENALTY = 16, 2, 1 / 32
-#: Share of its time that a partition which fills the accumulator must save, for storer and array are then in
-#: each other's way.
+#: Minimum saving (share of the time) for a partition that fills the accumulator, since storer and array then
+#: contend for it.
 SINGLE_PENALTY = 0.02
-#: Partitions for which inner tiles are tried, and blockings that are estimated more closely.
+#: Number of partitions for which inner tiles are tried, and of blockings that are refined.
 FINALISTS = 6
 _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
@@ -52,14 +52,14 @@ def best(
     _check_geometry(extent)
     ports = Ports(extent, config, bandwidth)
     choices = [judged(ports, t) for t in candidates(extent, config, single=False)]
-    # Partitions that fill the accumulator save loads: only where the array waits for them.
+    # Partitions that fill the accumulator save loads, which helps only if the array waits for loads.
     first = min(choices, key=lambda c: c.score, default=None)
     if first is None or first.estimate.waits > SINGLE_PENALTY * first.estimate.cycles:
         choices += [judged(ports, t) for t in candidates(extent, config, single=True)]
     if not choices:
         raise InputError(_nothing_fits(extent, config))
     choices.sort(key=lambda c: c.score)
-    # Inner tiles change little but the end: only the best partitions are worth cutting.
+    # Inner tiles mostly affect the drain, so only the best partitions are cut.
     most = FINALISTS + count
     for choice in choices[:most]:
         choices += [judged(ports, t) for t in inner_cuts(config, choice.blocking)]

@@ -14,19 +14,19 @@ from typing import NamedTuple
 from hw.config import MachineConfig
 from hw.isa import TIMING
 
-#: Turns from the start of a warp to its first operation: at least, per loop, and more for patches.
+#: Turns from a warp's start to its first operation: base, additional per loop, additional for patches.
 START, START_LOOP, START_PATCHES = 4, 4, 30
-#: Turns from a completion to the issue of what waits for it in another warp: signal, waits, itself.
+#: Turns from a completion to the issue of a dependent operation in another warp: signal, waits, issue.
 HAND = 4
-#: Turns that a warp takes from one of its operations to the next, waits and signals between them.
+#: Turns a warp takes from one of its operations to the next, including waits and signals.
 ROUND = 18
-#: From the last answer of a load to the first columns that the array reads, beyond the hand.
+#: Cycles from a load's last response to the array's first read, not counting `HAND`.
 LOADED = TIMING.load_write + TIMING.enqueue + TIMING.gemm_first
-#: From the last columns of a product (its rows still to drain) to the next operation, beyond the hand.
+#: Cycles from a product's last column (rows still to drain) to the next operation, not counting `HAND`.
 MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + TIMING.enqueue
-#: From the issue of an operation to its first beat at the port.
+#: Cycles from the issue of an operation to its first beat at the port.
 ISSUED = TIMING.enqueue + 3
-#: What a store takes beside its beats and the latency.
+#: Cycles of a store in addition to its beats and the latency.
 STORED = TIMING.store_response + TIMING.store_output + TIMING.store_take
 
 
@@ -41,7 +41,7 @@ class Lane:
         self.ready = 0.0
 
     def load(self, time: float, released: float) -> None:
-        """Load a tile; `released` is when the tile in use until now is no longer needed."""
+        """Loads a tile; `released` is when the tile in use until now is no longer needed."""
         self.halves[1 - self.turn] = released
         begin = max(self.free, self.halves[self.turn], self.issue)
         self.issue = begin + ROUND * self.period

@@ -17,12 +17,12 @@ from hw.errors import InputError
 from sw.tiling.cost import Cost, Order, Times, cost, kernel_cuts, times
 from sw.tiling.problem import TilingProblem
 
-#: The five loops by the outermost; of the inner two, that along n is always outside (source, paragraph 216).
+#: The five loops, by the outermost. Of the inner two, the n loop is always outside (source, paragraph 216).
 LOOPS: dict[Order, tuple[str, ...]] = {
     "m": ("m_outer", "n_outer", "k", "n_inner", "m_inner"),
     "n": ("n_outer", "m_outer", "k", "n_inner", "m_inner"),
 }
-#: What bounds a plan, for people.
+#: Names of bottlenecks in messages.
 BOUNDS = {"gemm": "the array", "load_a": "loading A", "load_b": "loading B"}
 
 
@@ -97,7 +97,7 @@ def plan(problem: TilingProblem) -> TilingPlan:
     p = problem
     whole = _whole(p)
     t = times(p)
-    # Each matrix is loaded at least once and every product is made: nothing can be faster.
+    # A lower bound: each matrix is loaded at least once and all products are computed.
     fastest = whole is not None and whole.cost.ticks == max(t.gemm, t.load_a, t.load_b)
     cuts = [_Cut(p.kernel, 1, t)]
     best = None if fastest else _best(p, cuts, p.acc_max)
@@ -110,7 +110,7 @@ def plan(problem: TilingProblem) -> TilingPlan:
     if best is None:
         raise _unfit(p)
 
-    # Equal loads are as good with less of the accumulator.
+    # With equally many loads, prefer less of the accumulator.
     acc, smaller = p.acc_max, best
     while (half := _best(p, cuts, acc // 2, best.ticks)) is not None:
         acc, smaller = acc // 2, half
@@ -136,7 +136,7 @@ def _whole(p: TilingProblem) -> _Whole | None:
     columns = min(_most(p.n, p.block_n, p.buf_b // depth) * p.block_n, p.n)
     if not rows or not columns:
         return None
-    # What stays must be a matrix that fits; only if both do, m < n decides.
+    # The matrix that stays must fit; if both do, m < n decides.
     all_a, all_b = rows == p.m, columns == p.n
     preferred: Order = "n" if all_b and (p.m >= p.n or not all_a) else "m"
     costs: dict[Order, Cost] = {order: cost(p, rows, columns, p.k, order) for order in ("m", "n")}
@@ -150,7 +150,7 @@ def _inside_kernels(p: TilingProblem) -> list[_Cut]:
     while cuts <= p.kernel:
         depth = -(-p.kernel // cuts)
         found.append(_Cut(depth, cuts, times(p, cuts)))
-        # The next shallower depth, or past the end.
+        # The next smaller depth, or the end.
         cuts = -(-p.kernel // (depth - 1)) if depth > 1 else p.kernel + 1
     return found
 
@@ -180,7 +180,7 @@ def _best_split(p: TilingProblem, cut: _Cut, acc: int, ticks: float) -> _Split |
         return _Split(max(gemm, time_a, time_b), loaded, abs(time_a - time_b), n_outer, blocks_m, blocks_n)
 
     found: list[_Split] = []
-    # A piece of A, all of K deep, stays while B streams. (All of B does not fit then: K would be whole.)
+    # A piece of A with all of K stays while B streams. (B does not fit whole, or K would not be split.)
     stays = min(most_m, _most(m, block_m, p.buf_a // column))
     if stays:
         loads = -(-all_m // stays)
@@ -195,7 +195,7 @@ def _best_split(p: TilingProblem, cut: _Cut, acc: int, ticks: float) -> _Split |
         n_outer = int(n * column > p.buf_b)
         found.append(split(loads, 1, n_outer, -(-all_m // -(-all_m // others)), blocks))
 
-    # Nothing stays: from the fewest loads of B on, until they alone take longer than the best.
+    # Nothing stays: start from the fewest loads of B, and stop when they alone take longer than the best.
     best = min(found, default=None)
     blocks = most_m
     while blocks:
@@ -211,7 +211,7 @@ def _best_split(p: TilingProblem, cut: _Cut, acc: int, ticks: float) -> _Split |
             if best is None or candidate < best:
                 best = candidate
         if others == most_n:
-            # A is loaded no less often with smaller pieces, B only more often.
+            # Smaller pieces load A no less often, and B more often.
             break
         blocks -= 1
     return best
@@ -258,7 +258,7 @@ def _planned(
         cycles=chosen.cycles,
         bytes_a=chosen.bytes_a,
         bytes_b=chosen.bytes_b,
-        reason=f"{reason} What takes longest is {BOUNDS[chosen.bound]}: {chosen.cycles:,.0f} cycles, "
+        reason=f"{reason} The bottleneck is {BOUNDS[chosen.bound]}: {chosen.cycles:,.0f} cycles, "
         f"{100 * chosen.utilization:.1f} % of the array's peak.",
     )
 

@@ -16,9 +16,9 @@ from hw.errors import InputError
 from sw.convolution import Convolution
 from sw.patches import Axis
 
-#: Counts of elements, blocks and of bytes per element end here, capacities there.
+#: Upper limits: of counts of elements and blocks and of bytes per element; and of capacities.
 LARGEST_SIZE, LARGEST_CAPACITY = (1 << 31) - 1, 1 << 53
-#: Slowest and fastest rate (bytes or MACs per cycle): so that cycles are numbers that a float can hold.
+#: Slowest and fastest rate (bytes or MACs per cycle), which keep cycles representable as a float.
 RATES = (1e-6, 1e15)
 
 _CAPACITIES = ("buf_a", "buf_b", "acc_max")
@@ -70,12 +70,13 @@ def _shape(conv: Convolution) -> tuple[int, int, int]:
 class TilingProblem:
     """C[m,n] = A[m,k] · B[k,n], or a convolution, on a machine; with `conv`, m, k and n follow from it.
 
-    `elem_bytes` and `acc_elem_bytes` are bytes of an element of A and B, and of an accumulated one; `bw_a`
-    and `bw_b` the bandwidths of the memories that hold A and B, `write_b` that of writing patches into the
-    buffer of B (None: no limit), in bytes/cycle; `buf_a`, `buf_b` and `acc_max` capacities in bytes;
-    `macs_per_cycle` the array's peak; `block_m` and `block_n` its smallest block; `sync_granularity` the
-    blocks that one inner iteration hands on; `halo` the elements that neighbouring tiles read again in each
-    load of a convolution's B. Raises `InputError` for what is out of range.
+    `elem_bytes` and `acc_elem_bytes` are the bytes of an element of A and B, and of an accumulator element.
+    `bw_a` and `bw_b` are the bandwidths of the memories that hold A and B, and `write_b` that of writing
+    patches into the buffer of B (None: no limit), all in bytes/cycle. `buf_a`, `buf_b` and `acc_max` are
+    capacities in bytes. `macs_per_cycle` is the array's peak; `block_m` and `block_n` are its smallest block.
+    `sync_granularity` is the number of blocks that one inner iteration passes on. `halo` counts the elements
+    that neighbouring tiles read again in each load of a convolution's B. Raises `InputError` for values out
+    of range.
     """
 
     m: int = 0
@@ -165,7 +166,7 @@ def _names(cls: type[TilingProblem], required: bool = False) -> frozenset[str]:
     return frozenset(f.name for f in fields if not required or f.default is dataclasses.MISSING)
 
 
-#: What a problem must name beside its shape.
+#: Fields that a problem must have besides its shape.
 REQUIRED = _names(TilingProblem, required=True)
 
 
@@ -188,7 +189,7 @@ def _check_size(name: str, value: object, least: int, most: int = LARGEST_SIZE) 
 def _check_rate(name: str, value: object) -> None:
     low, high = RATES
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Comparisons with NaN are false, so it is refused here too.
+    # Comparisons with NaN are false, so this test rejects NaN too.
     if not number or not low <= cast(float, value) <= high:
         raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
 

@@ -12,7 +12,8 @@ from hw.config import MachineConfig
 from sw.tiling.blocking import Blocking, Extent
 from sw.tiling.candidates import depth_of, inner_cuts
 
-#: Steps along each axis from which on a product is large. Loops of one or two steps have code of their own.
+#: Number of steps along each axis from which a product counts as large. Loops of one or two steps compile to
+#: different code.
 STEPS = 4
 
 

@@ -11,7 +11,7 @@ from sw.ir.program import Instruction, Program, Region, Statement, While, print_
 from sw.ir.roles import WarpRole
 from sw.ir.walk import instructions, rewrite, statements
 
-#: The warp of an intrinsic's engine, by the beginning of the intrinsic's name; the first that fits counts.
+#: The warp of an intrinsic's engine, by prefix of the intrinsic's name; the first match counts.
 _ENGINES = {
     "load_a": WarpRole.LOAD_A,
     "load_b": WarpRole.LOAD_B,
@@ -20,12 +20,12 @@ _ENGINES = {
     "load_c": WarpRole.LOAD_SCRATCH,
     "cgra": WarpRole.CGRA,
 }
-#: The engine of a plain `load`, by the space that it fills.
+#: The engine of a plain `load`, by the space it fills.
 _TARGETS = {"A": "load_a", "B": "load_b", "scratch": "load_c"}
 
 
 def refuse(program: Program) -> None:
-    """Raise `IRError` for a `while`, whose end other warps cannot know, and for existing synchronisation."""
+    """Raises `IRError` for a `while`, whose end other warps cannot know, and for existing synchronisation."""
     for s in statements(program.body):
         if isinstance(s, While):
             raise IRError(s.where, f"while {s.condition}", "a for loop: warps know how often they loop")
@@ -35,7 +35,7 @@ def refuse(program: Program) -> None:
 
 
 def assign_warps(program: Program) -> Program:
-    """Give every instruction a warp; instructions that have one keep it.
+    """Gives every instruction a warp; instructions that have one keep it.
 
     An intrinsic of the machine goes to the warp of its engine: load A 0, load B 1, gemm 2, store 3, load C 4,
     cgra 5. Generic instructions of one name share a warp: the lowest unused number, in order of appearance.

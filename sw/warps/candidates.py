@@ -16,7 +16,8 @@ from sw.ir.program import Assign, For
 from sw.ir.walk import statements
 from sw.warps.sites import Gap, Order, Spot, SyncSite, common
 
-#: Loops of one side that are counted or left out in every combination; more only all or none.
+#: Up to this many loops on one side, all combinations of counted and skipped loops are tried; beyond, all or
+#: none.
 _MOST_LOOPS = 3
 
 

@@ -26,7 +26,7 @@ class Channels(enum.Enum):
     FIFO = "fifo"
 
 
-#: Rounds of adding what turned out to be missing.
+#: Most rounds of adding missing syncs.
 _ROUNDS = 8
 _NO_PLACES = "no places for waits and signals were found that order all of the program"
 
@@ -53,7 +53,7 @@ def share_channels(
     """Channels for syncs that together meet all demands; raises `InputError` if tokens find no room.
 
     Syncs that share a channel may order less than each does alone; syncs of `every` that are missing then
-    return. If more than `most` pairs of warps would need channels, some syncs go through a third warp where
+        return. If more than `most` pairs of warps would need channels, some syncs go through a third warp if
     possible. With `prune`, needless waits and signals are removed from channels of warp pairs.
     """
     if channels is Channels.UNIQUE:

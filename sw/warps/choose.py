@@ -1,6 +1,6 @@
 """Choose where to signal and where to wait so that every dependence edge is enforced.
 
-The choice is made on bounded runs (`sw.warps.sample`); the same places serve however long loops run.
+The choice is made on bounded runs (`sw.warps.sample`); the same sites work for any trip count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sw.warps.listing import BoundedRuns, SampleEdges
 from sw.warps.sites import Path, SyncSite, spots
 from sw.warps.tokens import Demand, Pair, Sync, World
 
-#: Tokens in advance that let the other side go on while a place is in use.
+#: Advance tokens with which the other side can continue while a buffer is in use.
 _SPARE = 2
 
 
@@ -100,7 +100,7 @@ def _best(world: World, demand: Demand, syncs: Sequence[Sync], release_early: bo
 
 
 def _depth(program: Program, sync: Sync) -> int:
-    """How deep in loops the two sides of a sync are, if the loops have known bounds; otherwise 0.
+    """Loop depth of the two sides of a sync if the loops have known bounds; otherwise 0.
 
     The checker can follow the predicates of such loops for all parameter values.
     """

@@ -125,7 +125,7 @@ def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[SyncSite, ...], tupl
     gives: dict[SyncSite, SyncSite] = {}
     for demand in demands:
         if isinstance(demand, Room):
-            # Right in front of the signals that are to be held back.
+            # Directly before the signals to be held back.
             gives |= {replace(s, order=s.order - 2): replace(s, order=s.order - 1) for s in demand.signals}
             continue
         if isinstance(demand, Leg) and demand.relay is not None:

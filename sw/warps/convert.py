@@ -49,7 +49,7 @@ def convert(
     release_early: bool = False,
     name: Callable[[str], str] = str,
 ) -> Conversion:
-    """Insert waits and signals into a sequential program in which every instruction has a warp.
+    """Inserts waits and signals into a sequential program in which every instruction has a warp.
 
     Sites are chosen on bounded runs with the parameter `values`; a larger `reach` follows that many times
     more iterations. The result must be checked (`sw.check`). `release_early`: release buffers as soon as

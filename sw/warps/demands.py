@@ -18,12 +18,12 @@ from sw.warps.sample import Sample, Visits
 from sw.warps.sites import Spot, common
 
 Mask = npt.NDArray[np.bool_]
-#: How far apart two instances are, in iterations of the loops around both; "*" stands for any number.
+#: Distance of two instances in iterations of their common loops; "*" stands for any number.
 Distance = tuple[int | str, ...]
 
-#: Pairs of instances that are compared at a time.
+#: Pairs of instances compared at a time.
 _MOST_PAIRS = 1 << 21
-#: Pairs of instances of one sample that are compared in all, which takes some seconds.
+#: Most pairs of instances compared for one sample, which takes some seconds.
 _ALL_PAIRS = 1 << 25
 _NONE: Array = np.empty((0, 2), np.int64)
 
@@ -134,7 +134,7 @@ class _Finder:
                     continue
                 if isinstance(a, Region) and isinstance(b, Region) and a.buffer != b.buffer:
                     continue
-                # What is at an unknown address may be anywhere, but only where there is anything.
+                # An access at an unknown address may touch any element, but nothing outside the buffers.
                 ends = [
                     (start[:, some], stop[:, some])
                     for s, region, some, way in ((first, a, sources, moved), (second, b, sinks, ()))
@@ -191,7 +191,8 @@ def _sources(
             wanted.append(place)
             continue
         source, head = number - d, heads[n]
-        # Among those left out: the one as far from the sink that is followed stands for it.
+        # A source among the skipped iterations is represented by the followed one at the same distance from
+        # the sink.
         behind = source >= head + skipped
         within = (source >= head) & ~behind
         moved[n] = np.where(within, np.sign(d), 0)

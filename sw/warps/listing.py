@@ -15,7 +15,7 @@ from sw.warps.reduce import Reduction
 from sw.warps.sample import Sample, follow
 from sw.warps.sites import spots
 
-#: Distances of one pair of labels that are listed one by one.
+#: Most distances listed individually for one pair of labels.
 MOST_DISTANCES = 64
 
 
@@ -68,7 +68,7 @@ def bounded_runs(
     if it fails for all of them.
     """
     found = edges(program)
-    # Parameters that no statement uses make no run another one.
+    # Parameters that no statement uses do not make a run different.
     used = uses(program.body)
     distinct = {tuple(number for name, number in v.items() if name in used): v for v in values}.values()
     runs: list[SampleEdges] = []

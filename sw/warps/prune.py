@@ -31,7 +31,7 @@ from sw.warps.tokens import (
     unmet,
 )
 
-#: Operations of all runs together up to which every wait and signal is tried.
+#: Most operations in all runs for which every wait and signal is tried.
 _MOST = 200_000
 _NONE: Array = np.empty(0, np.int64)
 
@@ -40,7 +40,7 @@ def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> l
     """The syncs without those that others make redundant; those with the most tokens are removed first."""
     missing = set(unmet(world, syncs, demands))
     own = by_pair(syncs)
-    #: By pair: waits, their tokens, and the place in `own` of the sync that each is of.
+    #: By pair of warps: its waits, their tokens, and for each wait the index in `own` of its sync.
     taken = {pair: world.taken(some) for pair, some in own.items()}
     knowledge = _Knowledge(world, channels_of(world, syncs), [d for d in demands if d not in missing])
     gone: set[int] = set()
@@ -82,7 +82,7 @@ class _Knowledge:
         self.world, self.channels = world, channels
         warps = sorted({d.warps[1] for d in demands})
         self.demands = [self._of([d for d in demands if d.warps[1] == warp]) for warp in warps]
-        #: What keeps the channels of pairs from overflowing.
+        #: Demands that keep channels from overflowing, by pair of warps.
         self.rooms: dict[Pair, _Sinks] = {}
 
     def _of(self, demands: Sequence[Wanted]) -> _Sinks:
@@ -96,7 +96,7 @@ class _Knowledge:
         )
 
     def has_room(self, room: Room) -> None:
-        """Record that the channel of a pair of warps must not overflow."""
+        """Records that the channel of a pair of warps must not overflow."""
         self.rooms[room.warps[::-1]] = self._of([room])
 
     @property
@@ -105,7 +105,7 @@ class _Knowledge:
         return all(s.met(np.arange(s.sources.size), s.latest) for s in (*self.demands, *self.rooms.values()))
 
     def accepts(self, pair: Pair, channel: Told, room: Room | None = None) -> bool:
-        """Try a channel with fewer tokens and other room; keep it if every demand is still met."""
+        """Tries a channel with fewer tokens and other room; keeps it if every demand is still met."""
         before, self.channels[pair] = self.channels[pair], channel
         made = None if room is None else self._of([room])
         if made is None or made.met(np.arange(made.sources.size), made.latest):
@@ -123,7 +123,7 @@ class _Knowledge:
     def _changes(
         self, pair: Pair, before: Told, after: Told
     ) -> list[tuple[_Sinks, Array, dict[int, Array]]] | None:
-        """What changes, by sink; None if a demand is no longer met."""
+        """The changes by sink; None if a demand is no longer met."""
         found = []
         source, sink = pair
         change = np.flatnonzero(after[1][after[0].searchsorted(before[0], side="right")] != before[1][1:])
@@ -162,7 +162,7 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
     knowledge = _Knowledge(world, channels, demands)
     for sync in left:
         knowledge.has_room(room_of(world, sync))
-    # What the tokens of a pair are needed for stays so when those of others become fewer.
+    # If a token of a pair is needed, it remains so when other pairs lose tokens.
     changed = set(range(len(left)) if knowledge.met else ())
     while changed:
         for n in sorted(changed):
@@ -210,7 +210,7 @@ def _without(world: World, sync: Sync, signal: SyncSite | None, wait: SyncSite |
         return None
     given, taken = (world.passes[s] if s else _NONE for s in (signal, wait))
     if signal is None or wait is None:
-        # Of those in loops there would be one token more or less with every iteration.
+        # A site in a loop would add or remove one token per iteration.
         site = signal or wait
         if site and site.gap.block and max(world.each(world.passes[site]), default=0) > 1:
             return None
@@ -220,7 +220,7 @@ def _without(world: World, sync: Sync, signal: SyncSite | None, wait: SyncSite |
     counts = (world.each(world.times(sites)) for sites in (smaller.signals, smaller.waits))
     if any(not 0 <= g + sync.lead - t <= world.depth for g, t in zip(*counts, strict=True)):
         return None
-    # Waits that are left take no later token than before.
+    # The remaining waits must not take later tokens than before.
     gone = np.searchsorted(world.times(sync.waits), taken)
     before = np.delete(world.tokens(sync), gone)
     return None if (world.tokens(smaller) > before).any() else smaller

@@ -34,7 +34,7 @@ def reduce(pairs: Array, warp: Array, reduction: Reduction) -> npt.NDArray[np.bo
     numbers, columns = np.unique(warp, return_inverse=True)
     place: list[int] = columns.reshape(-1).tolist()
     nothing = (-1,) * numbers.size
-    #: By warp its sinks, and what is known when they start; before the first, nothing.
+    #: For each warp its sinks, and what is known when each starts; nothing is known before the first.
     sinks: list[list[int]] = [[-1] for _ in nothing]
     clocks = [[nothing] for _ in nothing]
     kept = np.zeros(len(pairs), bool)
@@ -51,7 +51,7 @@ def reduce(pairs: Array, warp: Array, reduction: Reduction) -> npt.NDArray[np.bo
                 told = clocks[other][bisect_right(sinks[other], source) - 1]
                 implied = tuple(map(max, implied, told))
             for edge, source, other in found:
-                # What a source knows of its own warp is older than the source: no edge implies itself.
+                # What a source knows of its own warp predates it, so an edge never implies itself.
                 needed = source == latest[other] and implied[other] < source
                 kept[edge] = before[other] < source and (needed or reduction is Reduction.OBTAINED)
             sinks[own].append(sink)

@@ -23,12 +23,12 @@ from sw.ir.vector import Array, Column, evaluate_rows
 from sw.ir.walk import assigned, expressions, statements
 from sw.warps.sites import Gap, Path, Spot, spots
 
-#: Iterations of a loop that are followed at its start, besides a period, and at its end.
+#: Iterations followed at a loop's start (besides a period) and at its end.
 HEAD, TAIL = 3, 4
-#: Remainders by larger numbers are not those of buffers, and the longest period that is looked for.
+#: Remainders by larger divisors are not those of buffers; and the longest period looked for.
 _LARGEST_MODULUS, _LONGEST_PERIOD = 8, 24
 
-#: Numbers that are kept of the visits of one block: a quarter of a gigabyte, twice that while it grows.
+#: Most numbers stored for the visits of one block: a quarter of a gigabyte, twice that while growing.
 MOST_NUMBERS = 1 << 25
 
 _NONE: Array = np.empty(0, np.int64)
@@ -74,7 +74,7 @@ class _Rows:
         return self.column(result)
 
     def merge(self, names: Iterable[str], index: Array, some: _Rows) -> None:
-        """Copy scalars back from some of the visits."""
+        """Copies scalars back from some of the visits."""
         for name in names:
             if name in some.values:
                 value = self.column(self.values.get(name, 0)).copy()
@@ -136,7 +136,7 @@ class Sample:
 
 
 def follow(program: Program, values: Mapping[str, int], reach: int = 1) -> Sample:
-    """Follow a program without `while`; a larger `reach` follows that many times more iterations.
+    """Follows a program without `while`; a larger `reach` follows that many times more iterations.
 
     Raises `IRError` for a run-time failure and for a missing parameter.
     """
@@ -155,12 +155,12 @@ class _Follower:
     reach: int
     gaps: defaultdict[Gap, list[_Rows]] = field(default_factory=lambda: defaultdict(list))
     happening: defaultdict[str, list[_Rows]] = field(default_factory=lambda: defaultdict(list))
-    #: By the block of a loop: the most iterations that are followed, and the period.
+    #: By block of a loop: the most iterations followed, and the period.
     most: dict[Path, int] = field(default_factory=dict)
     period: dict[Path, int] = field(default_factory=dict)
 
     def body(self, body: Sequence[Statement], path: Path, rows: _Rows) -> None:
-        """Follow statements in sequence."""
+        """Follows statements in sequence."""
         for position, s in enumerate(body):
             self._pass(Gap(path, position), rows)
             match s:
@@ -187,7 +187,7 @@ class _Follower:
         self.gaps[gap].append(_Rows(**vars(rows) | {"values": dict(rows.values)}))
 
     def loop(self, s: For, path: Path, rows: _Rows) -> None:
-        """Follow first and last iterations, for all visits at once or, with scalars, one by one."""
+        """Follows first and last iterations, for all visits at once or, with scalars, one by one."""
         start, stop, step = (rows.of(e, s.where) for e in (s.start, s.stop, s.step))
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
@@ -200,7 +200,7 @@ class _Follower:
         self.most[path] = max(self.most.get(path, 0), int(kept.max(initial=0)))
         visits = int(kept.sum())
         if visits * (4 * (len(rows.place) + 1) + len(rows.values) + 1) > MOST_NUMBERS:
-            # No `IRError`, which is told of the values of parameters and makes way for others.
+            # Not an `IRError`: that would blame the parameter values and try others.
             raise InputError(
                 f"{s.where}: {visits:,} iterations of loops inside of each other would have to be followed "
                 "to place waits: nest fewer loops"
@@ -224,11 +224,11 @@ class _Follower:
         return HEAD * self.reach + self.period[path]
 
     def sample(self, program: Program, values: Mapping[str, int]) -> Sample:
-        """What was followed, on one timeline."""
+        """The followed visits on one timeline."""
         layout = _Layout(self.most)
         end = layout.block(program.body, (), ())
         gaps = {gap: layout.placed(gap, 0, parts) for gap, parts in self.gaps.items()}
-        # What is never reached is passed at no time.
+        # Sites that are never reached have no times.
         nothing = Visits(_NONE, _Rows(0, {}))
         gaps = {gap: gaps.get(gap, nothing) for gap in layout.at}
         places = {s.instruction.label: s for s in spots(program)}
@@ -277,13 +277,13 @@ class _Layout:
 
     most: Mapping[Path, int]
     at: dict[Gap, int] = field(default_factory=dict)
-    #: By block: how long it takes once, when it starts in the one around, and the loops around it.
+    #: By block: duration, start within the enclosing block, and enclosing loops.
     size: dict[Path, int] = field(default_factory=dict)
     start: dict[Path, int] = field(default_factory=dict)
     loops: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
 
     def block(self, body: Sequence[Statement], path: Path, around: tuple[Path, ...]) -> int:
-        """Lay out a block and return its duration."""
+        """Lays out a block and returns its duration."""
         time = 0
         for position, s in enumerate(body):
             self.at[Gap(path, position)] = time

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sw.ir.expression import Expr
 from sw.ir.program import For, If, Instruction, Program, Statement
 
-#: A block: from the outside in, which statement, and which of its bodies (1: that of `else`).
+#: Path of a block from the outside in: statement index, and which of its bodies (1: `else`).
 Path = tuple[tuple[int, int], ...]
 
 

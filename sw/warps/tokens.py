@@ -1,4 +1,4 @@
-"""Tokens between warps: which wait takes which signal, and what that orders.
+"""Tokens between warps: which wait takes which signal, and the order that this enforces.
 
 The n-th wait of a channel takes the n-th token. `lead` tokens are in the channel at the start, so wait n
 takes the token of signal n - lead. Everything that the signalling warp does before that signal then happens
@@ -21,16 +21,16 @@ from sw.ir.vector import Array
 from sw.warps.sample import Sample
 from sw.warps.sites import Gap, Order, Spot, SyncSite
 
-#: An ordered pair of warps: who signals, who waits.
+#: An ordered pair of warps: signalling, waiting.
 Pair = tuple[int, int]
-#: Waits of one warp for another in order, and by their number the latest token that was taken so far.
+#: The waits of one warp for another in order, and for each wait count the latest token taken so far.
 Told = tuple[Array, Array]
 _NONE: Array = np.empty(0, np.int64)
-#: Tuples of sites whose times are kept.
+#: Number of site tuples whose times are cached.
 _KEPT = 4096
 
-#: Bits of a time below what is passed: the order of what stands in one gap, the least of which is above
-#: -`_FIRST`, and below it the place of one of several predicates.
+#: Bits of a timestamp below the visit: the order within a gap, which is above -`_FIRST`, and below it the
+#: rank among several predicates.
 _SCALE, _RANKS, _FIRST = 24, 16, 64
 
 
@@ -78,7 +78,7 @@ class Leg(Demand):
 
 
 def onwards(wait: SyncSite) -> tuple[SyncSite, SyncSite]:
-    """The sites at which a third warp passes on what it waited for, and at which that is awaited."""
+    """The sites at which a third warp passes on a token, and at which that token is awaited."""
     return dataclasses.replace(wait, order=Order.PASS), dataclasses.replace(wait, order=Order.PASSED)
 
 
@@ -93,7 +93,7 @@ class Room:
     signals: tuple[SyncSite, ...]
     waits: tuple[SyncSite, ...]
     room: int
-    #: What the channel is for.
+    #: The demands that the channel serves.
     demands: tuple[Wanted, ...] = ()
 
     @property
@@ -157,12 +157,12 @@ class World:
     def __init__(self, program: Program, samples: Sequence[Sample], depth: int):
         self.program, self.samples, self.depth = program, samples, depth
         self.passes: dict[SyncSite, Array] = {}
-        #: Times of sites by the identity of their tuple: to hash the sites takes longer.
+        #: Cached times, by identity of the tuple of sites: hashing the sites would take longer.
         self._times: dict[int, tuple[tuple[SyncSite, ...], Array]] = {}
-        #: The predicates of sites that share a gap and an order, by what comes first.
+        #: Ranks of the predicates at sites that share a gap and an order, by first occurrence.
         self._ranks: dict[tuple[Gap, int], dict[Expr | None, int]] = {}
         ends = np.cumsum([0, *((s.end + 1) << _SCALE for s in samples)])
-        #: When each run starts.
+        #: Start time of each run.
         self.starts: Array = ends[:-1]
         self.periods = np.concatenate([_placed(s.periods, at) for s, at in zip(samples, ends, strict=False)])
         parts: dict[int, list[Array]] = {}
@@ -170,14 +170,14 @@ class World:
             for label, visits in sample.instances.items():
                 warp = warp_of(sample.spots[label].instruction)
                 parts.setdefault(warp, [_NONE]).append(_placed(visits.times, at))
-        #: When the instructions of a warp happen.
+        #: Times of each warp's instructions.
         self.of_warp = {warp: np.sort(np.concatenate(found)) for warp, found in parts.items()}
         self.instances = sum(times.size for times in self.of_warp.values())
         self.told = functools.lru_cache(maxsize=128)(self._told)
         self.tokens = functools.lru_cache(maxsize=128)(self._tokens)
 
     def add(self, sites: Iterable[SyncSite]) -> None:
-        """Find out when control passes these sites, if that is not known yet."""
+        """Finds out when control passes these sites, if that is not known yet."""
         for site in (s.once for s in sites):
             if site in self.passes:
                 continue
@@ -274,18 +274,18 @@ class World:
             sources, sinks = demand.times(self)
             if not sources.size:
                 continue
-            # The first signal behind the source, and the last wait in front of the sink, from 1.
+            # The first signal after the source, and the last wait before the sink, counted from 1.
             first = self.number(given, sources) + 1
             if (first > self.count(given, sources)).any():
                 return None
             lead = min(lead, int((self.number(taken, sinks) - first).min()))
         if given.size:
-            # Every token must have room in the order of the program.
+            # Every token must find room in sequential program order.
             spare = self.number(taken, given) - self.number(given, given)
             lead = min(lead, self.depth + int(spare.min()))
         if lead < 0:
             return None
-        # Every wait takes a token of the start, or of a signal earlier in the program.
+        # Every wait takes an initial token, or one signalled earlier in the program.
         number = self.number(taken, taken) - lead
         needed, number = taken[number > 0], number[number > 0]
         if (number > self.count(given, needed)).any() or (self.pick(given, needed, number) > needed).any():
@@ -351,7 +351,7 @@ def by_pair(syncs: Iterable[Sync]) -> dict[Pair, list[Sync]]:
 
 
 def channels_of(world: World, syncs: Iterable[Sync]) -> dict[Pair, Told]:
-    """What each warp learns from other warps through syncs."""
+    """The waits and tokens of each pair of warps, from syncs."""
     return {pair: world.told(tuple(own)) for pair, own in by_pair(syncs).items()}
 
 

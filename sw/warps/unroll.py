@@ -32,7 +32,7 @@ from sw.ir.walk import (
 )
 from sw.warps.assign import refuse
 
-#: Instructions that an unrolled program may have.
+#: Most instructions of an unrolled program.
 LARGEST = 1 << 16
 
 
@@ -57,7 +57,7 @@ class Unrolled:
         return dataclasses.replace(program, body=replaced(program.body, named))
 
     def fits(self, config: MachineConfig) -> None:
-        """Raise `InputError` if the operations alone exceed the instruction memory of a warp."""
+        """Raises `InputError` if the operations alone exceed the instruction memory of a warp."""
         by_warp: defaultdict[int | None, list[str]] = defaultdict(list)
         for s in instructions(self.program):
             by_warp[s.warp].append(self.name(s.label))
@@ -89,7 +89,7 @@ def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
         return expr
     first = evaluated(expr.args[0], known)
     if isinstance(first, Const) and expr.op in (Op.SELECT, Op.AND, Op.OR):
-        # The other side may divide by zero, and is not evaluated.
+        # The other side may divide by zero, but is not evaluated.
         if expr.op is Op.SELECT:
             return evaluated(expr.args[1 if first.value else 2], known)
         decided = first.value == (expr.op is Op.OR)
@@ -116,7 +116,7 @@ class _Unroller:
     instances: dict[str, Instance] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Returns a unique name."""
         name, n = stem, 0
         while name in self.names:
             name, n = f"{stem}_{n}", n + 1
@@ -126,7 +126,7 @@ class _Unroller:
     def body(
         self, body: tuple[Statement, ...], known: dict[str, Expr], iteration: tuple[int, ...]
     ) -> tuple[Statement, ...]:
-        """Unroll statements in one iteration of the enclosing loops, and update `known`."""
+        """Unrolls statements in one iteration of the enclosing loops, and updates `known`."""
         made: list[Statement] = []
         for s in body:
             match s:
@@ -137,7 +137,7 @@ class _Unroller:
                     known.pop(target, None)
                     if isinstance(value, Const):
                         known[target] = value
-                    # What is known may be no longer where branches meet; then the scalar is read.
+                    # The value may no longer be known where branches meet; then the scalar is read.
                     made.append(dataclasses.replace(s, value=value))
                 case If():
                     made += self.branch(s, known, iteration)
@@ -215,6 +215,6 @@ class _Unroller:
 
 
 def _meet(known: dict[str, Expr], then: Mapping[str, Expr], other: Mapping[str, Expr]) -> None:
-    """Restrict what is known to what both sides agree on."""
+    """Restricts what is known to what both sides agree on."""
     known.clear()
     known.update((name, value) for name, value in then.items() if other.get(name) == value)

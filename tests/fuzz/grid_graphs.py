@@ -50,7 +50,7 @@ LIMITS = {
     "contexts: the MII is greater": r"the MII is \d+ \(.+\), the fabric has \d+ contexts$",
     "search: links, registers or ports overused": r"up to II \d+: .*(link|result|register|port) .+overused",
     "search: dependences too short for the way": r"up to II \d+: .*lacks \d+ step",
-    "search: a value finds no way in time": r"up to II \d+: .*a value finds no way in time",
+    "search: no route arrives in time": r"up to II \d+: .*no route arrives in time",
     "search: no free PEs": r"up to II \d+: .*no free PEs",
     "time": r"the search got no further than II \d+$",
 }

@@ -79,7 +79,7 @@ def test_the_machine_gives_the_limits(heald: Any, file: Path) -> None:
     ended = heald("check", file, programs(file, many))
     assert ended.code == 1
     assert (
-        "channel 2 can overflow: warp 0: signals channel 2 (line 3), which holds 8 tokens already"
+        "channel 2 can overflow: warp 0: signals channel 2 (line 3), which already holds 8 tokens"
         in ended.out
     )
     assert heald("check", file, programs(file, many), "--set", "channel_depth=9").code == 0

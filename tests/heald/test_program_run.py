@@ -183,7 +183,7 @@ def test_what_differs_is_told_and_exits_with_1(
         (
             ORDERED.replace("signal(1", "signal(2"),
             {},
-            "race: the warps come to a stop: warp 1: waits in line",
+            "race: the warps deadlock: warp 1: waits in line",
         ),
         (SCALE.replace("    load(memory=B, target=b, warp=0)\n", ""), {"n": 3}, "a read of buffer B where"),
     ],

@@ -14,10 +14,10 @@ from sw.graph.network import ELEMENTS
 from sw.graph.requantise import LIMITS, apply, lookup_of, wrapped
 from sw.operators.registry import WHOLE_HANDLERS, imports
 
-#: Types of whole numbers.
+#: Integer types.
 NUMBERS = (*ELEMENTS, "uint32")
 _TOP = -(1 << 31)
-#: Operators of two or more operands: how two become one.
+#: Operators with two or more operands: how two are combined.
 _FOLDED = {
     "Add": "add",
     "Sub": "sub",
@@ -36,13 +36,13 @@ _UNARY: dict[str, Callable[[Expression], Expression]] = {
     "Sign": lambda x: apply("sub", apply("gt", x, 0), apply("lt", x, 0)),
     "BitwiseNot": lambda x: apply("xor", x, -1),
 }
-#: What these are of numbers without sign.
+#: These functions of unsigned numbers.
 _UNSIGNED: dict[str, Callable[[Expression], Expression]] = {
     "Relu": lambda x: x,
     "Abs": lambda x: x,
     "Sign": lambda x: apply("ne", x, 0),
 }
-#: Operators whose results the type of their operands holds.
+#: Operators whose results fit the type of their operands.
 _WITHIN = ("Max", "Min", "Relu", "Clip", "Sign", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 _COMPARISONS = {"Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge"}
 _LOGIC = {"And": "and", "Or": "or", "Xor": "xor"}
@@ -59,7 +59,7 @@ def _operands(importer: Importer, node: OnnxNode, elements: Sequence[str] = NUMB
 
 
 def _ordered(value: Expression, element: str) -> Expression:
-    """A signed number in the same order."""
+    """A signed number with the same order."""
     return apply("xor", value, _TOP) if element == "uint32" else value
 
 
@@ -153,7 +153,7 @@ def _comparison(importer: Importer, node: OnnxNode) -> Value:
     element = operands[0].element
     if element != "float32":
         return _truth(importer, node, apply(operation, *(_ordered(x, element) for x in sides)), operands)
-    # Bits of positive numbers are in order, those of negative ones backwards; -0 becomes 0.
+    # The bits of positive numbers are ordered, those of negative ones reversed; -0 becomes 0.
     keys = (apply("select", apply("lt", x, 0), apply("sub", _FLOAT_SIGN, x), x) for x in sides)
     value = apply(operation, *keys)
     for x in sides:
@@ -161,7 +161,7 @@ def _comparison(importer: Importer, node: OnnxNode) -> Value:
     return _truth(importer, node, value, operands)
 
 
-#: Functions of float32 that are operations on its bits.
+#: Functions of float32 that are single operations on its bits.
 FLOAT_BITS = {"Abs": ("and", _FLOAT_REST), "Neg": ("xor", _FLOAT_SIGN)}
 
 

@@ -33,7 +33,7 @@ from sw.operators.tiles import (
     turn,
 )
 
-#: Elements of a tile at least.
+#: Fewest elements of a tile.
 LEAST = 2048
 
 
@@ -49,14 +49,14 @@ class LoweredElementwise:
         unit = max(16, config.store_bytes // homes[views[0].tensor].itemsize)
         larger = resized(views, homes)
         cut = _cut(larger[1], context, unit, larger[0]) if larger else None
-        if cut is None or cut[1].columns < cut[1].whole_columns:  # Rows whose elements repeat stay whole.
+        if cut is None or cut[1].columns < cut[1].whole_columns:  # Rows with repeated elements stay whole.
             merged = merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
             cut = _cut(merged, context, unit)
         self.operator = operator
         self.output, self.tiles, self.sources = output, _, _ = cut
         result = TileAccess("out", word(homes[output.tensor].tensor.element))
         accesses = [s.access for s in self.sources.values()]
-        # A single element takes no loop that makes many.
+        # A single element does not need a loop that computes several.
         multiple = unit if output.elements > 1 else 1
         demand = Demand(output.elements)
         self.chosen = choose(operator.value, accesses, result, config, multiple=multiple, demand=demand)
@@ -64,7 +64,7 @@ class LoweredElementwise:
         self.records = records(operator.name, self.chosen.elementwise, self.sources, self.tiles)
         self.blobs = tuple(self.records.values())
         moving: dict[int | str, View] = {"c": output} | {k: s.view for k, s in self.sources.items()}
-        #: Elements that the views move on with the outer axes.
+        #: Strides of the views in the outer loops, in elements.
         self.batches: Batches = {k: batch_steps(v, 2) for k, v in moving.items()}
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
@@ -99,7 +99,7 @@ def _cut(
         rows, columns, unit, sources, context.config, context.room, size_out
     )
     turned = [k for k, s in sources.items() if _turned(s)]
-    # Scalars are bases of operands and result, what ends a row, and a gap for each operand that is turned.
+    # The scalars: bases of operands and result, the end of a row, and a gap for each column-wise operand.
     if turned and tile_rows > 1 and len(sources) + 2 + len(turned) <= SCALARS:
         tile_rows = _odd_words(tile_rows)
         for k in turned:
@@ -125,7 +125,7 @@ def _turned(s: Source) -> bool:
 
 
 def _odd_words(rows: int) -> int:
-    """At most as many rows: a number such that the bytes of columns are in different banks."""
+    """The largest number of rows, up to this one, that puts the bytes of columns in different banks."""
     return 4 * (rows // 4 - (rows // 4 + 1) % 2) if rows >= 4 else rows
 
 
@@ -138,7 +138,7 @@ def _tile(
     room_bytes: int,
     size_out: int,
 ) -> tuple[int, int, int]:
-    """Width, columns and rows of a tile: large for its overhead, but small enough to overlap and to fit."""
+    """Width, columns and rows of a tile: large to amortise overhead, small enough to overlap and to fit."""
     wanted = max(LEAST, rows * columns // PIECES)
 
     def holds(tile_rows: int, width: int) -> bool:

@@ -20,7 +20,7 @@ from sw.operators.floats import on_machine
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
 
-#: The greatest whole number below which float32 has all.
+#: float32 represents all integers up to here.
 _FLOAT32 = 1 << 24
 
 
@@ -90,7 +90,7 @@ def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> De
         return None
     if importer.array(total.view) is not None or np.broadcast_shapes(total.shape, bias.shape) != total.shape:
         return None
-    # In fixed point errors are stated.
+    # Fixed point states its errors, so scales must match exactly.
     same = 0.0 if importer.limbs else SAME_SCALE
     apart = np.abs(bias.scale.astype(np.float64) - total.scale) > same * np.abs(total.scale)
     if np.any(apart):

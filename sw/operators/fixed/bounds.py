@@ -11,9 +11,9 @@ import numpy as np
 from sw.frontend.values import Constant, Dequantised, FixedPoint, Real, Reals
 from sw.graph.requantise import LIMITS
 
-#: An attribute of `Real`: its `Bound`, where it is known in another way than from its operands.
+#: Attribute of a `Real` that holds its `Bound`, if that is not derived from the operands.
 KNOWN = "known"
-#: Scales of other sums are rounded to float32.
+#: Relative rounding error of the scales of other sums, which are float32.
 _SCALE = 2.0**-24
 
 
@@ -27,7 +27,7 @@ class Bound:
 
     @property
     def reach(self) -> float:
-        """The greatest magnitude."""
+        """The largest magnitude."""
         return max(abs(self.low), abs(self.high))
 
     @property

@@ -26,23 +26,23 @@ from sw.graph.views import same_places
 from sw.operators.fixed.bounds import KNOWN, Bound, bound
 from sw.operators.fixed.tables import Steps, Table, interpolated, power
 
-#: Operators that are a maximum, a minimum, or one of their operands.
+#: Operators whose result is one of their operands.
 CHOICES = ("Max", "Min", "Relu", "Where")
-#: Operators that fixed point computes as they are, so that only others need tables.
+#: Operators that fixed point computes directly, without tables.
 _PLAIN = (*CHOICES, "Add", "Sum", "Sub", "Neg", "Mul")
 _NO_RANGE = (
-    "fixed point needs a range, and the range or the error of its result has no limit; QuantizeLinear and "
-    "DequantizeLinear before it give one"
+    "fixed point needs a range, and the range or the error of its result is not bounded; QuantizeLinear and "
+    "DequantizeLinear before it bound both"
 )
 _GREATEST = float(np.finfo(np.float32).max)
-#: Operands of what is added at once.
+#: Most operands of one addition.
 _TOGETHER = 4
-#: Words of 32 bits keep so many, and a rounding is half of the last one.
+#: Rounding error in units of the last bit.
 _HALF = 0.5
 
 
 def fixed(importer: Importer, node: OnnxNode, value: Value) -> FixedPoint:
-    """Convert a real value to fixed point, appended to the network if it is not there yet.
+    """Converts a real value to fixed point, appended to the network if it is not there yet.
 
     Raises `InputError` if its range is not known or it has no form in fixed point.
     """
@@ -154,7 +154,7 @@ def _made(importer: Importer, node: OnnxNode, value: Real) -> FixedPoint:
 
 
 def _written(value: Real) -> Real:
-    """A value written with smaller operators, where a function is not smooth."""
+    """A function that is not smooth, rewritten with simpler operators; any other value unchanged."""
 
     def number(name: str, default: float) -> Constant:
         return Constant(np.asarray(float(value.attributes.get(name, default)), np.float32))
@@ -247,7 +247,7 @@ def _groups(parts: Sequence[Summand], constant: np.ndarray) -> list[list[Summand
     groups: list[list[Summand]] = [[]]
     count = int(constant.size > 1)
     for part in parts:
-        # Factors of channels are a mantissa and a shift.
+        # Factors per channel need a mantissa and a shift each.
         cost = 1 + 2 * (collapsed(part.factor(np.float64)).size > 1)
         if groups[-1] and count + cost > _TOGETHER:
             groups.append([])
@@ -258,12 +258,12 @@ def _groups(parts: Sequence[Summand], constant: np.ndarray) -> list[list[Summand
 
 
 def _of_mantissa(part: Summand, bits: int) -> float:
-    """The change of a part when a factor is rounded to 30 bits."""
+    """How much a part changes if its factor is rounded to 30 bits."""
     factor = collapsed(part.factor(np.float64))
     mantissas = np.frexp(factor)[0] * 2.0**30
     relative = np.abs(np.rint(mantissas) - mantissas) * 2.0**-29
     apart = float((np.abs(factor) * relative).max()) * part.leaf.reach
-    # Factors of channels have fewer bits, a quarter of the last one in the result.
+    # Factors per channel have fewer bits: a quarter of the result's last bit.
     return apart if factor.size == 1 else max(apart, 2.0 ** -(bits + 2))
 
 
@@ -359,7 +359,8 @@ def _function(importer: Importer, node: OnnxNode, value: Real, base: Dequantised
         if isinstance(base, Dequantised) and base.element != "int32" and base.uniform:
             return _bytes(importer, node, tree, base, value.shape)
         x = fixed(importer, node, base)
-        # Ends with few bits, so that equal functions of similar ranges are one table. Words are below 2^30.
+        # Round the ends to few bits, so that equal functions of similar ranges share a table. Words are below
+        # 2^30.
         most = ((1 << 30) - 1) * 2.0 ** -bits_of(x)
         low, high = _outwards(x.low - x.error, -1), _outwards(x.high + x.error, 1)
         found = _table(tree, max(low, -most), min(high, most), bits_of(x))
@@ -378,7 +379,7 @@ def _outwards(end: float, sign: int) -> float:
     return end if end * found <= 0 or (end > 0) == (sign < 0) else found
 
 
-#: A function of one operand: its name, attributes and operands, which are numbers or None for the operand.
+#: A function of one operand: its name, attributes and operands, which are numbers, or None for the operand.
 Tree = Any
 
 

@@ -1,4 +1,4 @@
-"""Where fixed point starts and ends: for nodes that are otherwise refused, within an error limit."""
+"""The limits of fixed point: used for nodes that are otherwise refused, if the error stays small."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from sw.operators.fixed.products import LINEAR, linear
 from sw.operators.fixed.rows import normalisation, reduced, softmax
 from sw.operators.quantisation import parameters
 
-#: The greatest error of what QuantizeLinear rounds, in steps of its scale.
+#: Largest error before QuantizeLinear, in steps of its scale.
 STEP = 2.0**-6
-#: What operators on whole tensors become.
+#: Operators on whole tensors, with their fixed-point form.
 _ROWS: dict[str, Callable[[Importer, OnnxNode], Reals]] = {
     "Softmax": softmax,
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), normalisation),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "GlobalAveragePool", "GlobalMaxPool"), reduced),
 }
 
-#: Inputs whose elements operators put next to each other; none: all of them.
+#: Inputs whose elements an operator combines in one tensor; empty means all.
 _DATA: dict[str, tuple[int, ...]] = {
     "Concat": (),
     "Pad": (0,),
     **dict.fromkeys(("ScatterElements", "ScatterND"), (0, 2)),
 }
 
-#: Operators whose results are some of their operands, quantised.
+#: Operators that select among quantised operands.
 _CHOOSING = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 
 def extended(handler: Handler) -> Handler:
-    """A handler that uses fixed point for what it would refuse, and checks the error of the result."""
+    """Extends a handler: fixed point for nodes it would refuse, and a check of the result's error."""
 
     def tried(importer: Importer, node: OnnxNode) -> Value | list[Value]:
         try:
@@ -74,7 +74,7 @@ def extended(handler: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _all_or_nothing(importer: Importer) -> Iterator[None]:
-    """Undo what was appended if the block fails."""
+    """Undoes all additions if the block fails."""
     held: tuple[dict[Any, Any], ...] = (importer.points, importer.accuracy)
     operators, counts = len(importer.operators), [len(known) for known in held]
     try:
@@ -162,7 +162,7 @@ def _known(importer: Importer, value: Value) -> Bound | None:
 
 
 def _check_end(importer: Importer, node: OnnxNode, value: Stored, known: Bound) -> None:
-    """Check that the error of what QuantizeLinear rounds is small compared with its step."""
+    """Checks that the error before a QuantizeLinear is small compared with its step."""
     scale, _, _ = parameters(importer, node, value.shape)
     step = float(scale.min())
     if known.error > STEP * step:
@@ -175,8 +175,8 @@ def _too_great(importer: Importer, node: OnnxNode, known: Bound, unit: float, wh
     importer.imprecise = True
     share, most = known.error / unit if unit else math.inf, STEP if "step" in what else RANGE
     return node.error(
-        f"fixed point before it may be off by {known.error:.3g}, {share:.2g} of {what}, {most:.2g} at most; "
-        f"QuantizeLinear and DequantizeLinear nearer to it are needed"
+        f"fixed point before it may be off by {known.error:.3g}, {share:.2g} of {what}; at most {most:.2g} "
+        f"is allowed; QuantizeLinear and DequantizeLinear nearer to it are needed"
     )
 
 

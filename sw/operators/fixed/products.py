@@ -26,7 +26,7 @@ from sw.operators.fixed.bounds import KNOWN, Bound, bound
 from sw.operators.fixed.elements import bits_of, fixed
 from sw.operators.normalisation.centred import added
 
-#: Bits of the bytes of a word.
+#: Bits per byte.
 BYTE = 8
 
 
@@ -34,7 +34,7 @@ BYTE = 8
 class Bytes:
     """A real operand as a sum of 8-bit values; `cut` is the most by which an element differs from the sum.
 
-    For constants, `total` is the greatest sum of magnitudes over the summed axes, and `off` that of the
+    For constants, `total` is the largest sum of magnitudes over the summed axes, and `off` that of the
     differences.
     """
 
@@ -214,7 +214,7 @@ def summed(importer: Importer, node: OnnxNode, x: Dequantised, axes: Sequence[in
         zero = int(part.zero.item())
         view: View = added(importer, node, part.view, axes, zero, f"{node.outputs[0]}.total{i}")
         found.append(Dequantised(view, "int32", part.scale.reshape(()), np.asarray(0), count * part.reach))
-    # The sums of two bytes are one number where 32 bits hold it.
+    # The sums of two bytes are combined if 32 bits can hold the result.
     for i in range(len(found) // 2):
         low, high = found[i : i + 2]
         reach = (high.reach << BYTE) + low.reach

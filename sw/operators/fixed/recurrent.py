@@ -20,16 +20,16 @@ from sw.graph.requantise import apply
 from sw.operators.fixed.bounds import Bound, bound
 from sw.operators.fixed.elements import aligned, bits_of, fixed, number
 
-#: What a node of the model stands for.
+#: Returns the values of a node.
 Read = Callable[[Importer, OnnxNode], Sequence[Value | None]]
-#: Operators that only move elements, or whose sums others add to.
+#: Operators that only move elements, or whose sums are added to later.
 _LAZY = ("Gather", "Reshape", "Transpose", "Concat", "ReverseSequence", "MatMul")
-#: Room for the errors of all steps, as a part of a state's range.
+#: Margin for the errors of all steps, as a fraction of a state's range.
 _ROOM = 1 / 16
 
 
 def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
-    """Import a layer as the smaller operators that it consists of.
+    """Imports a layer as the smaller operators that it consists of.
 
     Raises `InputError` if the errors of all steps are too large for the range of a state.
     """
@@ -52,12 +52,12 @@ def layer(read: Read, importer: Importer, node: OnnxNode) -> list[Value]:
         if name:
             value = fixed(importer, node, importer.values[name])
             found[name] = dataclasses.replace(value, error=parts.steps * error)
-    # Nobody reads an output without a name.
+    # An output without a name is never read.
     return [found.get(name, next(iter(found.values()))) for name in node.outputs]
 
 
 def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
-    """Import a node that a layer is written with."""
+    """Imports one of the nodes that a layer consists of."""
     if part.op == "Concat":
         rows = [importer.values.get(name) for name in part.inputs]
         points = [row for row in rows if isinstance(row, FixedPoint)]
@@ -72,7 +72,7 @@ def _read(read: Read, importer: Importer, part: OnnxNode) -> None:
 
 
 def _start(importer: Importer, node: OnnxNode, index: int) -> float:
-    """The greatest magnitude of a state before the first step; raises `InputError` if it is not known."""
+    """The largest magnitude of a state before the first step; raises `InputError` if it is not known."""
     if not node.optional(index):
         return 0.0
     value = importer.value(node, index)
@@ -97,7 +97,7 @@ def _limited(importer: Importer, part: OnnxNode, value: FixedPoint, reach: float
 def _too_great(importer: Importer, node: OnnxNode, value: FixedPoint, error: float, steps: int) -> InputError:
     importer.imprecise = True
     return node.error(
-        f"the error of fixed point of a state may be {error:.3g} with each of {steps} steps, which add up to "
+        f"the fixed-point error of a state may grow by {error:.3g} in each of {steps} steps, together by "
         f"more than {RANGE:g} of its range ({value.high - value.low:.4g}); fewer steps are needed"
     )
 

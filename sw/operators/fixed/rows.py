@@ -24,9 +24,9 @@ from sw.operators.fixed.elements import bits_of, fixed, in_steps, number
 from sw.operators.fixed.products import summed
 from sw.operators.fixed.tables import exponential, power
 
-#: Fractional bits of exponentials, and of squares of rows that are scaled to their greatest element.
+#: Fractional bits of exponentials, and of squares in rows scaled to their largest element.
 _POWERS, _SQUARES = 29, 30
-#: What is less than the maximum of a row by this has no part in its softmax.
+#: Elements that are smaller than a row's maximum by this do not count in its softmax.
 _NOTHING = 40.0
 
 
@@ -95,7 +95,7 @@ def softmax(importer: Importer, node: OnnxNode) -> Reals:
     scale = np.asarray(2.0**-_POWERS, np.float32)
     powers = FixedPoint(view, "int32", scale, x.zero, 1 << _POWERS, 0.0, 1.0, 0.0)
     total = fixed(importer, node, summed(importer, node, powers, axes))
-    # The greatest is 1, so the sum is 1 at least.
+    # The largest exponential is 1, so the sum is at least 1.
     made = power(-1, bits_of(total))
     inverse = _row(importer, node, *in_steps(importer, node, made.mantissa, total.view), "inverse")
     shift = _row(importer, node, made.exponent, [total.view], "shift")
@@ -147,7 +147,7 @@ def normalisation(importer: Importer, node: OnnxNode) -> Reals:
     if node.op == "LayerNormalization":
         mean = fixed(importer, node, _total(importer, node, x, axes, True))
         x = _difference(importer, node, x, mean)
-        # The root of the mean of the squares of errors does not grow where their mean is subtracted.
+        # Subtracting the mean of the errors does not increase their root mean square.
         each, root = x.error, x.error - each
     found: Reals = _normalised(importer, node, x, axes, each, root)
     for index, op in ((1, "Mul"), (2, "Add")):
@@ -180,7 +180,7 @@ def _normalised(
     """Rows divided by the root of the mean of their squares plus epsilon.
 
     Elements are off by at most `each`; the root of the mean of the squared errors is at most `root_error`.
-    They are scaled by a power of two so that the greatest element of a row has 30 bits: c = x * 2^k. With v
+    They are scaled by a power of two so that the largest element of a row has 30 bits: c = x * 2^k. With v
     the mean of c^2, and e epsilon in the same unit, results are c / sqrt(v + e).
     """
     count, bits = math.prod(x.shape[a] for a in axes), bits_of(x)
@@ -188,7 +188,7 @@ def _normalised(
     if epsilon <= 0:
         raise node.error("epsilon must be greater than 0 in fixed point: it limits the error")
     name = node.outputs[0]
-    # Epsilon as mantissa * 2^-fall in the unit of squares, where k is 0; 2^(2k) times as much with k.
+    # Epsilon as mantissa * 2^-fall in the unit of squares for k = 0; for other k, 2^(2k) times as much.
     mantissa, exponent = math.frexp(epsilon * 2.0 ** (2 * bits - 60))
     fall = 30 - exponent - (_SQUARES - 1)
     if fall < 0:
@@ -219,10 +219,10 @@ def _normalised(
     value = apply(
         "mul_shift_round", Argument(0), Argument(1), apply("add", Argument(2), 30 + root.bits - out)
     )
-    # The sum v + e is wrong by this; v is 1/(4 count) at least where epsilon is small.
+    # Error of the sum v + e. If epsilon is small, v is at least 1/(4 count).
     wrong = variance.error + 2.0 ** -bits_of(variance)
     error = 2 * count**1.5 * wrong + root.error * most_ + 0.5 * 2.0**-out
-    # The sum of the element's own change and of that of the root of its row, with the worst variance.
+    # The element's own error plus that of its row's root, for the worst variance.
     error += (each + 0.385 * most_ * root_error) / math.sqrt(epsilon)
     known = Bound(-most_, most_, error)
     return number(importer, node, value, (scaled, inverse, fall_), x.shape, known, out)

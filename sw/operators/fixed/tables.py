@@ -17,18 +17,17 @@ from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, eva
 from sw.graph.requantise import apply, clamped
 
 Function = Callable[[np.ndarray], np.ndarray]
-#: Words of a table, the degree of the polynomials, and places of a segment where they are compared.
+#: Words of a table, degree of the polynomials, and samples per segment for the error bound.
 _WORDS, _DEGREE, _SAMPLES = 256, 3, 16
-#: How far from a line a function may be where the line stands for it: the best of these is taken.
+#: Largest distance between a function and a line that replaces it; the best of these is taken.
 _TOLERANCES = tuple(2.0**-n for n in (16, 20, 23, 26, 29))
 _X, _BEFORE = Argument(0), Argument(1)
-#: Expressions of argument 0, each with the result of the one before as argument 1: small machines have two
-#: tables.
+#: Expressions of argument 0, each with the previous result as argument 1: small machines have two tables.
 Steps = tuple[Expression, ...]
 
 
 def run(steps: Steps, x: np.ndarray) -> np.ndarray:
-    """What steps make of whole numbers."""
+    """Evaluates steps on integers."""
     found = np.zeros(x.shape, np.int32)
     for step in steps:
         found = evaluate(step, [x, found])
@@ -50,7 +49,7 @@ class Table:
 def interpolated(function: Function, low: float, high: float, bits: int) -> Table:
     """A function of numbers with `bits` fractional bits from `low` to `high`.
 
-    Near an end of the range where the function is almost linear, a line replaces it. Raises `InputError` if
+    If the function is almost linear near an end of the range, a line replaces it. Raises `InputError` if
     the function is not a number somewhere.
     """
     first, last = math.floor(low * 2.0**bits), math.ceil(high * 2.0**bits)
@@ -110,10 +109,10 @@ def _built(
     starts = left + (np.arange(count, dtype=np.float64) * 2.0**step)[:, None]
     at = (starts + nodes * 2.0**step) * 2.0**-bits
     with np.errstate(all="ignore"):
-        # The last segment goes beyond the end, where a function may have no value.
+        # The last segment may extend beyond the end, where the function may be undefined.
         within = bool(np.all(np.isfinite(function(at))))
     found = _values(function, at if within else np.clip(at, x[0] * 2.0**-bits, x[-1] * 2.0**-bits))
-    # Coefficients of powers of the place in a segment, from 0 to 1.
+    # Coefficients of the powers of the position in a segment, from 0 to 1.
     coefficients = np.linalg.solve(np.vander(nodes, increasing=True), found.T)
     reach = max(float(np.abs(y).max()), float(np.abs(coefficients).sum(axis=0).max()))
     fraction = 30 - max(math.frexp(reach)[1], -15)
@@ -198,13 +197,13 @@ def power(p: float, bits: int) -> Power:
     samples = np.arange(1 << 30, 1 << 31, 1 << 15)
     relative = run(steps, samples) * 2.0**-one / (samples * 2.0**-30) ** p - 1
     error = float(np.abs(relative).max() + np.abs(np.diff(relative)).max()) + 2.0**-28
-    # The number is that from 1 to 2 times 2^(31 - zeros - bits).
+    # The number is a mantissa from 1 to 2, times 2^(31 - zeros - bits).
     exponent = apply("sub", 31 - bits, zeros)
     if p == -1:
         return Power(steps, one, exponent, error)
     odd = apply("and", exponent, 1)
     half = apply("shr", exponent, 1)
-    # 2^30 itself when even: what is above 1 of a root has a bit less.
+    # 2^30 if the exponent is even; a root above 1 has slightly fewer bits.
     root = 2.0 ** (30 + (0.5 if p > 0 else -0.5))
     value = apply(
         "mul_shift_round", steps[-1], Apply("select", (odd, Number(round(root)), Number(1 << 30))), 30
@@ -217,11 +216,11 @@ def exponential(bits: int) -> tuple[Expression, float, float]:
 
     Also returns its relative and its absolute error.
     """
-    # The power of two, with 25 fractional bits: below 2^-31 nothing is left.
+    # The exponent of 2, with 25 fractional bits; results below 2^-31 vanish.
     mantissa, exponent = math.frexp(math.log2(math.e) * 2.0 ** (25 - bits))
     limited = clamped(_X, max(-math.ceil(24 * 2.0**bits), -(1 << 31)), 0)
     two = apply("mul_shift_round", limited, round(mantissa * 2**30), 30 - exponent)
     (value,) = _fraction(lambda x: 2.0 ** (x + 29), two, 25, 1)
-    # Half of 2^fraction: so it has 29 fractional bits.
+    # Halved, which leaves 29 fractional bits.
     value = apply("mul_shift_round", value, 1, apply("sub", 0, apply("shr", two, 25)))
     return value, 2.0**-20, 2.0**-29

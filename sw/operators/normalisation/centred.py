@@ -28,9 +28,9 @@ from sw.operators.elementwise.reals import combined
 from sw.operators.products import sums
 from sw.operators.registry import REAL_HANDLERS, imports
 
-#: Most elements of a mean: a difference has 24 bits.
+#: Most elements of a mean, so that a difference has 24 bits.
 _MOST = 1 << 15
-#: Squares of a byte are two bytes: so many bits are in the lower one.
+#: Bits of the lower part of a squared byte, which is split in two.
 _LOW = 7
 
 
@@ -60,7 +60,7 @@ def added(
     return importer.reshaped(node, total, shape)
 
 
-# In the place of what all operators on two real numbers are.
+# Replaces the general subtraction of real numbers.
 @imports("Sub", into=REAL_HANDLERS)
 def _difference(importer: Importer, node: OnnxNode) -> Value:
     values = [importer.value(node, i) for i in range(2)]
@@ -93,7 +93,7 @@ def _less_mean(importer: Importer, node: OnnxNode, x: Value, mean: Value) -> Deq
 
 
 def _origin(importer: Importer, d: Dequantised) -> tuple[Dequantised, list[int]] | None:
-    """The value from which the mean was subtracted, and over which axes, in the order in which it is seen."""
+    """The value from which the mean was subtracted, and the mean's axes as seen by this view."""
     x, chosen = importer.centred.get(d.view.tensor, (None, ()))
     if x is None or len(d.shape) != len(x.shape):
         return None

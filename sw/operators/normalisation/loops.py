@@ -9,15 +9,15 @@ from sw.kernels.passes import GROUP, NEXT_ROW, RECORD_WORDS, balanced, loop, num
 
 #: Bits of the lower part of a variance.
 LOW_BITS = 24
-#: Steps of Newton's method for the inverse square root: relative errors 0.18, 0.053, 2^-8, 2^-15, 2^-29.
+#: Newton steps for the inverse square root; relative errors are 0.18, 0.053, 2^-8, 2^-15, 2^-29.
 STEPS = 4
-#: The line that starts it, for a number from 1/8 to 1: least greatest relative error, 29 fractional bits.
+#: The initial line for a number from 1/8 to 1, with the smallest maximum relative error; 29 fractional bits.
 START, SLOPE = round(2.5262 * 2**29), round(1.7086 * 2**29)
-#: Words of a record: sums of elements and of squares so far; then mantissa and shift; then slope and start.
+#: Words of a record: running sums of elements and of squares; then mantissa and shift; then slope and start.
 _SUM, _SQUARES, _SLOPE, _START = (
     Stream(n, "out", "int32", 4 * i) for i, n in enumerate(("sum", "squares", "slope", "start"))
 )
-#: Elements of an iteration that makes results, and words of parameters of an element.
+#: Elements per iteration of the results loop, and parameter words per element.
 COPIES, PARAMETERS = 4, 2
 
 
@@ -88,7 +88,7 @@ row = row + {RECORD_WORDS}
     )
 
 
-#: Indices by which a row's mantissa is loaded for the steps: values that live long would fill the registers.
+#: Indices by which each step loads a row's mantissa again: long-lived values would fill the registers.
 AGAIN = numbered("row", STEPS)
 
 
@@ -133,7 +133,7 @@ def results(element: str, gap: bool = False) -> GridKernel:
         for i in copies
         for k, name in enumerate("gh")
     )
-    # A word, since loads of its bytes in several steps would meet those of parameters in more banks.
+    # Load a whole word: byte loads in several steps would conflict with parameter loads in more banks.
     lines = ["factor = slope[row]", "offset = start[row]", "at = end - left", "word = words[x]"]
     elements = unpacked("word", element == "int8")
     for i in copies:

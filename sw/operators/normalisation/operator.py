@@ -31,10 +31,10 @@ from sw.operators.normalisation import loops
 from sw.operators.registry import imports
 from sw.operators.rows import Array, RowOperator, RowTile
 
-#: Most elements of a row: the sum of their squares is a signed word.
+#: Most elements of a row, so that the sum of their squares fits a signed word.
 MOST_COLUMNS = 1 << 15
 _MOST_ROUNDING, _LEAST_ROUNDING = 20, 4
-#: Numbers of `epsilon` beyond which it is nothing, or everything.
+#: Beyond this exponent, epsilon is negligible, or dominates.
 _MOST_EXPONENT = 80
 
 
@@ -89,10 +89,10 @@ class Normalisation(RowOperator):
         return np.clip(rounded, *LIMITS[self.result]).astype(self.result)
 
     def row_factors(self, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
-        """N / sqrt(v + e) and -s / sqrt(v + e) of rows, with `fraction` fractional bits; 0 where v is 0."""
+        """Factors n / sqrt(v + e) and -s / sqrt(v + e), with `fraction` fractional bits; 0 if v is 0."""
         variance, exponent = _variance(self.columns, total, squares)
         root, shift = self._inverse_root(variance, exponent)
-        # Shifted that far, nothing is left.
+        # This shift gives 0.
         shift = np.where(variance != 0, shift, 63)
         return (
             operate("mul_shift_round", root, self.columns, shift),
@@ -102,7 +102,7 @@ class Normalisation(RowOperator):
     def _inverse_root(self, variance: Integers, exponent: Integers) -> tuple[Integers, Integers]:
         """1 / sqrt(v + e) with 29 fractional bits, from 1 to sqrt(8), and its right shift."""
         rounded = functools.partial(operate, "mul_shift_round")
-        # Odd, so that the sum is d * 2^(exponent + 31), d from 1/8 to 1, with an even exponent.
+        # Odd, so that the sum is d * 2^(exponent + 31) with d from 1/8 to 1 and an even exponent.
         common = np.maximum(exponent, self.exponent) | 1
         total = operate("shr", variance, np.minimum(common - exponent, 31)) + operate(
             "shr", self.epsilon, np.minimum(common - self.exponent, 31)
@@ -162,7 +162,7 @@ class Normalisation(RowOperator):
             sums = wide_rows.sums(self.element, self.mean, *shape)
             own = {**scalars, "left": last, "last": last}
             found[0].append(Pass(sums, groups, own, (tile.input,), (tile.state,)))
-            # There are not enough arrays for more.
+            # There are not enough arrays for larger blocks.
             if block > 2 * tile.lanes:
                 continue
             end = loops.PARAMETERS * (tile.pitch - block)
@@ -210,7 +210,7 @@ def normalisation(
         raise InputError(f"{name}: epsilon must be a number from 0 on, not {epsilon:g}")
     factor = np.broadcast_to(np.asarray(gamma, np.float64), columns) / float(y_scale)
     offset = np.broadcast_to(np.asarray(beta, np.float64), columns) / float(y_scale)
-    # The greatest normalised element, of a row in which one element differs from all others.
+    # The largest normalised element: one element differs from all others in its row.
     most = math.sqrt(max(columns - 1, 1) if x_zero is None else columns)
     greatest = float(np.abs(factor).max())
     reach = greatest * most + float(np.abs(offset).max()) + 1
@@ -222,7 +222,7 @@ def normalisation(
             f"{name}: gamma and beta are too large for the output scale: results reach {reach:g} steps, "
             f"at most {2.0 ** (30 - _LEAST_ROUNDING):g} are possible"
         )
-    # The greatest factor of an element is n / most, that of a row that is not constant (not 0).
+    # The largest factor of an element is n / most, in a row that is not constant.
     fraction = min(29, 31 - math.frexp(columns / most * 1.0001)[1])
     bits = 30 - math.frexp(greatest)[1] if greatest else 0
     bits = min(bits, 62 + rounding - fraction)
@@ -251,7 +251,7 @@ def _small(epsilon: float, columns: int, x_scale: float) -> tuple[int, int]:
 
 
 def _variance(columns: int, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
-    """N * squares - total^2 as mantissa of 30 bits (or 0) and exponent."""
+    """Computes n * squares - total^2 as a 30-bit mantissa (or 0) and an exponent."""
     high = operate("mul_shift_round", columns, squares, loops.LOW_BITS) - operate(
         "mul_shift_round", total, total, loops.LOW_BITS
     )

@@ -12,14 +12,14 @@ from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode, fresh
 from sw.operators.registry import rewrites
 
-#: An operator with patterns of its first inputs, or the name of whatever stands there.
+#: An operator with patterns for its first inputs, or a name that matches anything.
 Pattern = tuple["str | Pattern", ...]
-#: What names of a pattern stand for, and the nodes that it covers, the last one first.
+#: Bindings of a pattern's names, and the nodes covered, last one first.
 Match = tuple[dict[str, str], list[OnnxNode]]
 
 
 def _patterns() -> Iterator[tuple[str, Pattern]]:
-    """The ways in which normalisations are written, largest patterns first."""
+    """The patterns of normalisations, largest first."""
     kinds: tuple[tuple[str, str | Pattern], ...] = (
         ("LayerNormalization", ("Sub", "x", ("ReduceMean", "x"))),
         ("RMSNormalization", "x"),

@@ -1,1 +1,1 @@
-"""Maxima and averages of windows of images, means."""
+"""Maximum and average pooling, and means."""

@@ -1,7 +1,7 @@
-"""Pooling in tiles: image rows come into the scratchpad with their padding, outputs leave as runs of bytes.
+"""Max pooling in tiles: image rows are loaded with their padding, outputs are stored as runs of bytes.
 
-Padding lies between rows, and between channels: what follows a row is to the right of it, and to the left of
-the next one. Above the first row of a tile one load of one byte brings it, behind that byte.
+Padding lies between rows and between channels: the bytes after a row are its right padding and the left
+padding of the next row. The padding above a tile's first row comes from a load of one byte that is filled up.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _Tiles = tuple[Cut, tuple[Configured, ...]]
 class LoweredPool:
     """Pooling of `planes` images of one channel, in tiles.
 
-    `views` are input and output as [..., planes, rows, columns]. Raises `InputError` where not even one
-    output fits.
+    `views` are input and output as [..., planes, rows, columns]. Raises `InputError` if not even one output
+    fits.
     """
 
     blobs: tuple[Tensor, ...] = ()
@@ -43,7 +43,7 @@ class LoweredPool:
     def __init__(self, operator: MaxPool, context: LoweringContext) -> None:
         config, self.operator = context.config, operator
         x, y = operator.x, operator.output
-        # Both views have one shape there; what the last two axes are does not matter to it.
+        # Merging needs views of one shape; their last two axes do not matter to it.
         source, target = merged_axes(
             (x, View(y.tensor, x.shape, y.strides, y.offset)), context.homes, fixed=2
         )
@@ -53,7 +53,7 @@ class LoweredPool:
         lanes = config.cgra.lanes if config.cgra is not None else 1
         made, cycles = self._tiles(context, 1, several)
         if wide.possible(operator.rows, operator.cols, lanes):
-            # There may be no PE for an operation of lanes, no way to it, or no room for whole blocks.
+            # There may be no PE for a lane operation, no route to it, or no room for whole blocks.
             with contextlib.suppress(InputError):
                 other, fewer = self._tiles(context, lanes, several)
                 made = other if fewer < cycles else made
@@ -63,7 +63,7 @@ class LoweredPool:
         self.loops = nest(source, 3, cuts)
 
     def _tiles(self, context: LoweringContext, lanes: int, several: bool) -> tuple[_Tiles, int]:
-        """Tiles for a loop that uses so many lanes, with its configuration; cycles of a row of outputs."""
+        """Tiles and configuration of a loop that uses this many lanes, and its cycles per row of outputs."""
         pool, config, cols = self.operator, context.config, self.operator.cols
 
         def configured(pitch: int, gap: bool) -> Configured:
@@ -71,7 +71,7 @@ class LoweredPool:
                 return configure(pool.kernel(gap), config)
             return configure(wide.windows(pool.rows, cols, pool.element, lanes, pitch), config)
 
-        found = configured(wide.width(cols, 1, lanes), False)  # Only its words count yet.
+        found = configured(wide.width(cols, 1, lanes), False)  # only its size matters so far
         room = context.room - round_up(4 * len(found.words), 128) - 128
         cut = cut_of(pool, self.planes, results_of(self.views[1]), config, room, several, lanes)
         found = configured(cut.pitch, cut.apart > cut.cols)
@@ -79,7 +79,7 @@ class LoweredPool:
         return (cut, (found,)), found.ii * steps * -(-cols.outputs // cut.cols)
 
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
-        """The loads, the launches and the store of every tile."""
+        """Emits the loads, the launches and the store of every tile."""
         cut, places, writer = self.cut, HALVES if self.loops else 1, launcher.writer
         which = turn(self.loops, places)
         rows = piece(self.operator.rows, cut.rows, self.loops, DOWN)
@@ -97,14 +97,14 @@ class LoweredPool:
         return nested(self.loops, body)
 
     def _walk(self, which: int, rows: Expr, cols: Expr) -> AddressMap:
-        """Where a pixel, or an output, of the present tile's first channel lies."""
+        """Address of a pixel, or of an output, in the current tile's first channel."""
         view = self.views[which]
         *_, plane, row, col = view.strides
         steps = {**batch_steps(view, 3), PLANES: self.cut.planes * plane}
         return AddressMap(self.loops, steps, view.offset, ((rows, row), (cols, col)))
 
     def _loads(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, image: Expr) -> list[Statement]:
-        """The image rows of the present tile with their padding."""
+        """Loads the image rows of the current tile with their padding."""
         cut, view, pool = self.cut, self.views[0], self.operator
         *_, plane, row, _ = view.strides
         walk = self._walk(0, rows.first, cols.first)
@@ -136,7 +136,7 @@ class LoweredPool:
         return [*made, For(CHANNEL, Const(0), planes, Const(1), (load,)) if loops else load]
 
     def _store(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, tile: PoolTile) -> Statement:
-        """The results: one run of bytes, or rows, or channels that start at words of the port."""
+        """Stores the results: as one run of bytes, as rows, or as channels that start at port words."""
         cut, view, unit = self.cut, self.views[1], writer.config.store_bytes
         results = results_of(view)
         walk = self._walk(1, rows.start, cols.start)
@@ -154,7 +154,7 @@ class LoweredPool:
 
 
 def results_of(view: View) -> Results:
-    """How a view [..., planes, rows, columns] of results lies in memory."""
+    """Memory layout of results in a view [..., planes, rows, columns]."""
     *_, plane, row, _ = view.strides
     return Results(row if view.shape[-2] > 1 else plane, plane)
 

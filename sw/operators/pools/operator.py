@@ -1,4 +1,4 @@
-"""Maxima over windows of an image: what they are, and the loop that finds them (docs/operators.md)."""
+"""Max pooling over windows of an image: its semantics and its loop (docs/operators.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sw.operators.registry import imports
 from sw.operators.rows import ByteOperator
 from sw.patches import Axis
 
-#: Most loads of an iteration, and most places of a kernel row: each has an array.
+#: Most loads per iteration, and most positions of a kernel row, each of which needs an array.
 _MOST_LOADS, _MOST_PLACES = 36, 13
 
 
@@ -35,7 +35,7 @@ _MOST_LOADS, _MOST_PLACES = 36, 13
 class MaxPool(ByteOperator):
     """y[n, c, r, s] = maximum of the window of `x` [images, channels, rows, columns] at (r, s).
 
-    Pixels outside of the image are the least number of the type. The result has the type, scale and zero
+    Pixels outside the image count as the smallest number of the type. The result has the type, scale and zero
     point of the images.
     """
 
@@ -54,15 +54,15 @@ class MaxPool(ByteOperator):
         return found
 
     def kernel(self, gap: bool) -> GridKernel:
-        """The loop that makes an output per iteration; with a gap, results of rows lie apart."""
+        """The loop that computes one output per iteration; with a gap, rows of results are apart."""
         return _windows(self.rows.kernel, self.cols.kernel, self.cols.dilation, self.element, gap)
 
     def launch(self, tile: PoolTile) -> Pass:
-        """The launch that makes the results of a tile."""
+        """The launch that computes the results of a tile."""
         return self._in_lanes(tile) if tile.lanes > 1 else self._one_by_one(tile)
 
     def _in_lanes(self, tile: PoolTile) -> Pass:
-        """The launch that makes blocks of outputs, from the last one to the first."""
+        """The launch that computes blocks of outputs, from the last one to the first."""
         rows, cols, lanes = self.rows, self.cols, tile.lanes
         row = wide.width(cols, tile.cols, lanes)
         blocks, down = wide.blocks(cols, tile.cols, lanes), rows.stride * tile.pitch
@@ -72,8 +72,8 @@ class MaxPool(ByteOperator):
             "y": tile.out + (lines - 1) * tile.apart + (blocks - 1) * lanes,
             "last": blocks - 1,
             "most": tile.rows * blocks - 1,
-            # From the first block of a channel to the last one of the channel before it; what less it is to
-            # the row above, and of that inside of a row.
+            # Step from the first block of a channel to the last block of the previous one; then its
+            # differences to the step to the row above, and from that to the step within a row.
             "over": above + row - step - tile.plane,
             "down": tile.plane - above - down,
             "step": down - row,
@@ -90,7 +90,7 @@ class MaxPool(ByteOperator):
         )
 
     def _one_by_one(self, tile: PoolTile) -> Pass:
-        """The launch that makes an output per iteration."""
+        """The launch that computes one output per iteration."""
         rows, cols = self.rows, self.cols
         outputs = tile.rows * tile.cols
         across, down = (tile.cols - 1) * cols.stride, rows.stride * tile.pitch
@@ -100,7 +100,7 @@ class MaxPool(ByteOperator):
             "last": tile.cols - 1,
             "most": outputs - 1,
             "step": cols.stride,
-            # From the last output of a row to the first of the next one, and of the next channel.
+            # Step from the last output of a row to the first of the next row, and of the next channel.
             "down": down - across,
             "over": tile.plane + (tile.rows - 1) * -down - across,
             "line": rows.dilation * tile.pitch,
@@ -120,13 +120,13 @@ class MaxPool(ByteOperator):
 
 @dataclass(frozen=True)
 class PoolTile:
-    """Where a tile of `rows` output rows, `cols` outputs each, of each of `channels` channels lies.
+    """Addresses of a tile of `rows` output rows with `cols` outputs each, in each of `channels` channels.
 
-    `x` is the byte of the scratchpad where the first channel's window of the first output begins, padding
-    included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
-    there, those outside of the image holding `MaxPool.fill`. Results lie from byte `out` of the output
-    buffer on, without gaps, or with rows of results `apart` bytes apart. With several `lanes` all of these
-    are multiples of so many bytes, rows of pixels and results whole blocks.
+    `x` is the byte in the scratchpad at which the first channel's window of the first output starts,
+    including padding. Image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows
+    must be present, with `MaxPool.fill` outside the image. Results start at byte `out` of the output buffer,
+    contiguous or with rows `apart` bytes apart. With several `lanes`, all of these are multiples of `lanes`,
+    and rows of pixels and results are whole blocks.
     """
 
     channels: Scalar
@@ -142,9 +142,9 @@ class PoolTile:
 
 @functools.cache
 def _windows(rows: int, cols: int, dilation: int, element: str, gap: bool) -> GridKernel:
-    """One output per iteration; kernel places of a row are arrays, kernel rows are indices.
+    """One output per iteration; positions in a kernel row are arrays, kernel rows are indices.
 
-    With a gap, the first output of a row is `skip` behind the last one of the row before.
+    With a gap, the first output of a row is `skip` bytes after the last one of the previous row.
     """
     inputs = [Stream(name, "scratch", element, j * dilation) for j, name in enumerate(numbered("a", cols))]
     lines = [f"r{i} = {f'r{i - 1} + line' if i else 'x'}" for i in range(rows)]
@@ -164,9 +164,9 @@ def _windows(rows: int, cols: int, dilation: int, element: str, gap: bool) -> Gr
 
 
 def steps(rows: Axis, cols: Axis) -> list[tuple[Axis, Axis]]:
-    """The windows of which each takes one loop: where one is too large, its maximum is that of maxima.
+    """Splits the window into windows that one loop each can process; the maximum of maxima is the maximum.
 
-    The maxima of parts of rows come first, then those of columns of them.
+    Maxima over parts of rows come first, then those over columns of them.
     """
     if rows.kernel * cols.kernel <= _MOST_LOADS and cols.kernel <= _MOST_PLACES:
         return [(rows, cols)]
@@ -176,12 +176,12 @@ def steps(rows: Axis, cols: Axis) -> list[tuple[Axis, Axis]]:
 
 
 def _parts(axis: Axis, most: int) -> list[Axis]:
-    """Windows one after the other, of so many pixels at most, whose maxima are those of the axis."""
+    """Successive windows of at most `most` pixels, whose combined maxima are those of the axis."""
     if axis.kernel <= most:
         return [axis]
     number = next(n for n in range(2, axis.kernel) if axis.kernel - (n - 1) * (axis.kernel // n) <= most)
     apart = axis.kernel // number
-    # What the next windows start at: only these places are needed.
+    # The next windows need results only at these positions.
     step = apart * axis.dilation if axis.outputs == 1 else math.gcd(axis.stride, apart * axis.dilation)
     first = dataclasses.replace(axis, kernel=axis.kernel - (number - 1) * apart, stride=step)
     rest = Axis(first.outputs, number, -(-axis.stride // step), dilation=apart * axis.dilation // step)
@@ -190,7 +190,7 @@ def _parts(axis: Axis, most: int) -> list[Axis]:
 
 @imports("MaxPool", "GlobalMaxPool")
 def _import(importer: Importer, node: OnnxNode) -> Value:
-    """The maximum of windows; of real numbers it is that of what they are on the grid."""
+    """Max pooling; for real numbers, on the grid of the result."""
     if any(node.outputs[1:]):
         raise node.error("indices as an output are not supported")
     value = importer.value(node, 0)
@@ -213,7 +213,7 @@ def _reduce_max(importer: Importer, node: OnnxNode) -> Value:
 
 
 def _greatest(importer: Importer, node: OnnxNode, value: Value, chosen: Sequence[int], keep: bool) -> Value:
-    """The maxima over axes: each is that of a window as large as an image of one row."""
+    """The maxima over axes, each as a window that covers an image of one row."""
     rest = [a for a in range(len(value.shape)) if a not in chosen]
     kept, count = [value.shape[a] for a in rest], math.prod(value.shape[a] for a in chosen)
     shape = tuple(1 if a in chosen else s for a, s in enumerate(value.shape)) if keep else tuple(kept)

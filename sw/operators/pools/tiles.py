@@ -1,4 +1,4 @@
-"""Tiles of pooling: channels, else rows, else columns of outputs, and where pixels lie in a tile."""
+"""Tiles of pooling: by channels, then rows, then columns of outputs; and the layout of pixels in a tile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sw.operators.pools.operator import MaxPool
 from sw.operators.tiles import ACROSS, PIECES, falling
 from sw.patches import Axis
 
-#: Iterations of a tile at least.
+#: Fewest iterations of a tile.
 LEAST = 1024
 
 
 @dataclass(frozen=True)
 class Piece:
-    """An axis of the present tile: outputs from `start` on, pixels from `first` on, padding before them."""
+    """An axis of the current tile: outputs from `start`, pixels from `first`, padding before them."""
 
     start: Expr
     outputs: Expr
@@ -32,9 +32,9 @@ class Piece:
 
 
 def piece(axis: Axis, tile: int, loops: Sequence[Loop], name: str) -> Piece:
-    """The part of an axis that the present tile of so many outputs has.
+    """The part of an axis that the current tile of `tile` outputs covers.
 
-    Tiles of columns all have the same number: the last one begins before the one before it ends.
+    All tiles of columns have the same size: the last one overlaps the one before.
     """
     variable = index(loops, name)
     outputs: Expr
@@ -52,7 +52,7 @@ def piece(axis: Axis, tile: int, loops: Sequence[Loop], name: str) -> Piece:
 
 @dataclass(frozen=True)
 class Results:
-    """How results lie in memory: elements from row to row (`line`) and from channel to channel."""
+    """Memory layout of results: elements from row to row (`line`) and from channel to channel."""
 
     line: int
     plane: int
@@ -60,13 +60,13 @@ class Results:
 
 @dataclass(frozen=True)
 class Cut:
-    """A tile of `planes` channels, `rows` and `cols` of outputs, and its bytes.
+    """A tile of `planes` channels, `rows` and `cols` of outputs, and its layout in bytes.
 
     Image rows are `pitch` bytes apart in the scratchpad, channels `depth` rows. `guard` bytes come before the
-    first window, then `before` bytes of padding that no row brings. `results` are the bytes of results.
-    `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of results are
-    `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory. Of a loop
-    that uses several `lanes`, rows of pixels and of results hold whole blocks.
+    first window, then `before` bytes of padding that no row's load writes. `results` is the size of the
+    results. `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of
+    results are `apart` bytes apart in the output buffer; 0 means that a channel's results lie there as in
+    memory. With several `lanes`, rows of pixels and of results are whole blocks.
     """
 
     planes: int
@@ -84,17 +84,17 @@ class Cut:
 
     @property
     def plane(self) -> int:
-        """Bytes from channel to channel."""
+        """Distance between channels in bytes."""
         return self.depth * self.pitch
 
     @property
     def image(self) -> int:
-        """Bytes of the pixels with their padding."""
+        """Size of the pixels with their padding, in bytes."""
         return self.guard + self.before + self.planes * self.plane
 
 
 def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit: int, lanes: int = 1) -> Cut:
-    """A tile of so many channels, rows and columns; `unit` are bytes of a word of the port for results."""
+    """Lays out a tile of these channels, rows and columns; `unit` is the port's word in bytes."""
     all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
     pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
     depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
@@ -121,7 +121,7 @@ def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit:
 
 
 def _apart(axis: Axis) -> int:
-    """Pixels and the padding between them and the next ones, which serves both."""
+    """Distance between lines: their pixels plus the padding shared with the next line."""
     after = axis.span(axis.outputs) - axis.before - axis.size
     return axis.size + max(axis.before, after, 0)
 
@@ -135,9 +135,9 @@ def cut_of(
     several: bool,
     lanes: int = 1,
 ) -> Cut:
-    """The tile for so many bytes of the scratchpad; `several`: there are more tiles than one anyway.
+    """The first tile that fits `room` bytes of the scratchpad; `several`: there is more than one tile anyway.
 
-    Raises `InputError` where not even one output fits.
+    Raises `InputError` if not even one output fits.
     """
     unit = config.store_bytes
     for sizes in _sizes(pool, planes):
@@ -154,7 +154,7 @@ def cut_of(
 
 
 def _sizes(pool: MaxPool, planes: int) -> Iterator[tuple[int, int, int]]:
-    """Channels, rows and columns of tiles, from what is wanted to the smallest."""
+    """Channels, rows and columns of tiles, from the preferred size to the smallest."""
     rows, cols = pool.rows.outputs, pool.cols.outputs
     number = min(planes, max(-(-LEAST // (rows * cols)), planes // PIECES))
     while number > 1:
@@ -166,7 +166,7 @@ def _sizes(pool: MaxPool, planes: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _suits(pool: MaxPool, made: Cut, target: Results, unit: int) -> bool:
-    """Whether every tile has pixels, sizes can be told, and stored results start at words of the port."""
+    """Whether every tile has pixels, sizes fit their fields, and results to store start at port words."""
     sizes = (made.results, made.before + made.pitch, made.planes * made.depth, 4 * made.cols)
     if max(sizes) > LONGEST or (made.plain and made.image > LONGEST):
         return False
@@ -187,6 +187,6 @@ def _has_pixels(axis: Axis, tile: int) -> bool:
 
 
 def _fits(made: Cut, config: MachineConfig, room: int, places: int) -> bool:
-    """Whether places for so many tiles fit scratchpad and output buffer."""
+    """Whether this many buffers for tiles fit in scratchpad and output buffer."""
     inside, results = round_up(made.image, 128), round_up(made.results, 128)
     return places * inside <= room and places * results <= config.out_bytes

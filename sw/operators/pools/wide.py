@@ -1,8 +1,8 @@
-"""The loop of a pool for PEs with several lanes: an iteration makes as many outputs as there are lanes.
+"""The loop of a pool for PEs with several lanes: an iteration computes one output per lane.
 
-Maxima down the columns come first, in each lane by itself. Along the row lanes need their neighbours, which
-`shift_lanes` takes from the next block: so blocks are made from the last one to the first. With a stride of 2
-even and odd columns are two values, in each of which neighbouring lanes belong to neighbouring outputs.
+Maxima down the columns come first, separately in each lane. Along the row, lanes need their neighbours:
+`shift_lanes` takes these from the next block, so blocks are computed from the last one to the first. With a
+stride of 2, even and odd columns are two values, in each of which adjacent lanes belong to adjacent outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sw.patches import Axis
 
 
 def possible(rows: Axis, cols: Axis, lanes: int) -> bool:
-    """Whether there is such a loop: with an array for each load, and shifts by less than a block."""
+    """Whether such a loop exists: it needs an array per load, and shifts of less than a block."""
     return (
         lanes > 1
         and (cols.stride == 1 or (cols.stride == 2 and cols.dilation == 1))
@@ -26,12 +26,12 @@ def possible(rows: Axis, cols: Axis, lanes: int) -> bool:
 
 
 def blocks(cols: Axis, outputs: int, lanes: int) -> int:
-    """Blocks that hold the windows of so many outputs of a row."""
+    """Number of blocks that hold the windows of `outputs` outputs of a row."""
     return -(-cols.span(outputs) // (cols.stride * lanes))
 
 
 def width(cols: Axis, outputs: int, lanes: int) -> int:
-    """Pixels of these blocks."""
+    """Number of pixels in these blocks."""
     return blocks(cols, outputs, lanes) * cols.stride * lanes
 
 
@@ -61,7 +61,8 @@ def windows(rows: Axis, cols: Axis, element: str, lanes: int, pitch: int) -> Gri
         found.append(value)
     lines += [
         f"store_lanes(out, y, {balanced(found, 'max({}, {})')})",
-        # Masks, not choices: few PEs choose. They are 0 behind the last block of a row, of a channel.
+        # Masks instead of selects, which few PEs have; they are 0 after the last block of a row, or of a
+        # channel.
         "in_row = (col == last) - 1",
         "in_plane = (place == most) - 1",
         "x = x + over + ((in_plane & down) + (in_row & step))",

@@ -152,7 +152,7 @@ def test_two_warps_that_wait_for_each_other() -> None:
     found, happens = broken(text, crossed)
     assert (found.deadlock, happens) == (True, {"deadlock"})
     assert found.reason == (
-        "the warps come to a stop: warp 0: waits in line 1 for token 1 of channel 1, which warp 1 gives "
+        "the warps deadlock: warp 0: waits in line 1 for token 1 of channel 1, which warp 1 gives "
         "later, in line 3; warp 1: waits in line 1 for token 1 of channel 0, which warp 0 gives later, "
         "in line 3"
     )
@@ -162,7 +162,7 @@ def test_two_warps_that_wait_for_each_other() -> None:
 def test_more_tokens_than_a_channel_holds() -> None:
     found, happens = broken(PHASES, RIGHT, depth=2)
     assert happens == {"overflow"}
-    assert found.schedule[-1] == "warp 0: signals channel 0 (line 5), which holds 2 tokens already"
+    assert found.schedule[-1] == "warp 0: signals channel 0 (line 5), which already holds 2 tokens"
     assert checked(PHASES, RIGHT, depth=3).ok
 
 
@@ -252,7 +252,7 @@ def test_two_warps_must_not_use_one_side_of_a_channel_at_once() -> None:
     found, happens = broken(SHARED, texts)
     assert happens == {"conflict"}
     said = "warp 0 (line 2) and warp 1 (line 2) signal channel 0 in any order"
-    assert (found.schedule[-1], found.reason) == (said, f"{said}: nothing says which is first")
+    assert (found.schedule[-1], found.reason) == (said, f"{said}: their order is undefined")
     texts = {0: "op A\nwait 0\nhalt", 1: "op B\nwait 0\nhalt", 2: "signal 0\nsignal 0\nop C\nhalt"}
     text = SHARED.replace("read=a", "read=a[0:0]")
     found, happens = broken(text, texts)
@@ -272,8 +272,8 @@ def test_a_shared_channel_with_too_many_schedules_is_refused() -> None:
     found = checked(SHARED, texts, depth=2000)
     assert (found.ok, found.method) == (False, "explored")
     assert found.reason == (
-        "cannot be shown: channel 0 is signalled by warp 0 and warp 1, so tokens do not tell who gave them, "
-        "and there are more than 100,000 states of the warps"
+        "cannot be shown: channel 0 is signalled by warp 0 and warp 1, so it is unknown which warp "
+        "gave a token, and there are more than 100,000 states of the warps"
     )
 
 

@@ -239,5 +239,5 @@ def test_a_compiled_model_holds_constants_of_other_files(tmp_path: Path) -> None
         constant.unlink()
     (have,) = run(import_model(inside), inputs).values()
     np.testing.assert_array_equal(have, want)
-    with pytest.raises(InputError, match="is in another file, which is only found from the path"):
+    with pytest.raises(InputError, match="is in another file, which can only be found from the path"):
         import_model(onnx.load_model_from_string(data))

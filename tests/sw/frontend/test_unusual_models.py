@@ -219,7 +219,7 @@ def test_a_graph_that_reads_the_one_around_it_is_refused() -> None:
     on = helper.make_tensor_value_info("on", 9, [])
     body = helper.make_graph(nodes, "body", [turn, more, last], [on, following])
     y = b.op("Loop", b.constant(2, np.int64), "", x, body=body)
-    with pytest.raises(InputError, match=r"n0 \(Loop\): .*; its graph reads 'i0' of the one around it$"):
+    with pytest.raises(InputError, match=r"n0 \(Loop\): .*; its graph reads 'i0' of the enclosing graph$"):
         import_model(b.model(y), allow_host=True)
 
 

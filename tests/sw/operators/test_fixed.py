@@ -314,7 +314,7 @@ def test_explain_tells_ranges_bits_and_errors(tmp_path: Path, capsys: pytest.Cap
     x = b.real(b.input((4, 16)), "int8", 0.05)
     onnx.save(b.model(b.quantised(b.op("Gelu", layer(b, x)), "int8", 0.25)), tmp_path / "model.onnx")
     assert call(["explain", str(tmp_path / "model.onnx"), "--fixed-point"]) == 0
-    assert "bits behind the point" in capsys.readouterr().out
+    assert "fractional bits" in capsys.readouterr().out
     assert call(["explain", str(tmp_path / "model.onnx"), "--fixed-point", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["fixed_point"]
     assert told["t4_0"]["step"] == 0.25

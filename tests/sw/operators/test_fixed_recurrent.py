@@ -106,7 +106,7 @@ def test_the_machine_loops_over_the_steps(op: str) -> None:
 def test_layers_whose_errors_add_up_to_too_much_are_the_hosts() -> None:
     model = layer("LSTM", 60, weight=3)
     with pytest.raises(
-        InputError, match=r"of a state may be [\d.]+ with each of 60 steps, which add up to more"
+        InputError, match=r"of a state may grow by [\d.]+ in each of 60 steps, together by more"
     ):
         import_model(model)
     hosted = import_model(model, allow_host=True).operators
