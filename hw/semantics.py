@@ -77,6 +77,11 @@ def _quantised(rounded: str) -> str:
     return f"(byte - 256 if (byte := {byte}) >= 0 > {low} and (sum_ < 0 or {high} < 0) else byte)"
 
 
+def _of_sum(formula: str) -> str:
+    """A formula of three operands whose first one is the sum of two."""
+    return formula.format(f"(({{0}} + {{1}} + {_SIGN} & {MASK}) - {_SIGN})", "{2}", "{3}")
+
+
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
     """The third operand of `requantise`, as a signed 32-bit number.
 
@@ -128,5 +133,8 @@ SEMANTICS = {
         # The same, reduced to a byte.
         Semantics("requantise", 3, _quantised(_HALF_UP)),
         Semantics("requantise_even", 3, _quantised(_HALF_EVEN)),
+        # The same of a sum: of the first two operands; what follows is as above.
+        Semantics("requantise_sum", 4, _of_sum(_quantised(_HALF_UP))),
+        Semantics("requantise_sum_even", 4, _of_sum(_quantised(_HALF_EVEN))),
     )
 }

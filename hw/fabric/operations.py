@@ -45,6 +45,11 @@ class PEOperation:
         return self.name in ("add", "mul", "and", "or", "xor", "min", "max", "eq", "ne")
 
     @property
+    def constant(self) -> bool:
+        """Whether the constant of its entry is one more operand, after those of data."""
+        return self.name in _SUMS
+
+    @property
     def truth(self) -> bool:
         """Whether the result is 0 or 1."""
         return self.name in ("lt", "le", "gt", "ge", "eq", "ne")
@@ -67,6 +72,8 @@ _ALU = (
     "mov",
 )
 _PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
+#: Requantised products, and those of sums, whose quantisation is the constant of their entry.
+_QUANTISED, _SUMS = ("requantise", "requantise_even"), ("requantise_sum", "requantise_sum_even")
 #: Operations across all lanes, and their numbers of operands.
 _ACROSS = {"sum_lanes": 1, "max_lanes": 1, "shift_lanes": 3, "even_lanes": 2, "odd_lanes": 2}
 #: Accesses of one element per lane.
@@ -89,8 +96,8 @@ OPERATIONS = {
             for i, name in enumerate(_PRODUCTS, start=32)
         ),
         *(
-            PEOperation(name, i, SEMANTICS[name].operands, Unit.QUANTISER, 2)
-            for i, name in enumerate(("requantise", "requantise_even"), start=36)
+            PEOperation(name, i, 3, Unit.QUANTISER, 2)
+            for i, name in enumerate((*_QUANTISED, *_SUMS), start=36)
         ),
         # Operands: the index of an element and, for stores, the value.
         PEOperation("table", 40, 1, Unit.TABLE, 2),

@@ -60,17 +60,18 @@ def sections(body: Body) -> list[Body]:
     Each choice of a search costs one evaluation of the whole section, and operators of a model share hardly
     any values. On a whole model, a search could afford only a dozen choices.
     """
-    crossed: list[range] = []
-    for name in assigned(body):
-        at = [i for i, s in enumerate(body) if name in assigned((s,)) or name in uses((s,))]
-        crossed.append(range(at[0], at[-1]))
-    inside = set().union(*crossed)
-    found: list[list[Statement]] = [[]]
-    for i, s in enumerate(body):
-        found[-1].append(s)
-        if i not in inside and i + 1 < len(body) and len(list(statements(found[-1]))) >= SECTION:
-            found.append([])
-    return [tuple(f) for f in found]
+    scalars, last = assigned(body), dict[str, int]()
+    for i, statement in enumerate(body):
+        last |= dict.fromkeys((*assigned((statement,)), *uses((statement,)).keys() & scalars.keys()), i)
+    found: list[Body] = []
+    begin, size, end = 0, 0, 0
+    for i, statement in enumerate(body):
+        size += sum(1 for _ in statements((statement,)))
+        end = max([end, *(last[name] for name in assigned((statement,)))])
+        if i + 1 == len(body) or (size >= SECTION and end <= i):
+            found.append(body[begin : i + 1])
+            begin, size = i + 1, 0
+    return found
 
 
 def _section(search: Search, program: Program, strategy: Strategy) -> Program:

@@ -37,7 +37,10 @@ def express(graph: Graph, scalars: Mapping[str, Expr]) -> dict[str, Expr] | None
         if node.op == "const":
             found: Expr | None = operand(node.immediate or 0)
         else:
-            found = _applied(graph, node, [operand(given[name]) for name in DATA if name in given])
+            operands = [operand(given[name]) for name in DATA if name in given]
+            if graph.operation(node).constant:
+                operands.append(operand(node.immediate or 0))
+            found = _applied(graph, node, operands)
         condition = given.get(PREDICATE)
         if found is not None and isinstance(condition, Edge):
             holds = fold(Op.EQ if condition.negated else Op.NE, values[condition.source], 0)

@@ -296,6 +296,8 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     for node in graph.nodes:
         if node.scalar is None or node.scalar not in words:
             add(node)
+        elif graph.operation(node).constant:
+            raise InputError(f"graph {graph.name!r}, node {node}: a loop must not compute its quantisation")
         elif node.op == "const":
             add(replace(node, op="load", const=words[node.scalar], scalar=None, memory=Memory(array)))
         else:

@@ -165,7 +165,8 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
         return facts | {"const": opaque_number(node)}
     if graph.operation(node).of_lanes:
         facts["lanes"] = graph.lanes
-    if node.op == "const" and node.immediate is not None:
+    own = node.op == "const" or graph.operation(node).constant
+    if own and node.immediate is not None:
         facts["const"] = numbers.value(node.immediate)
     if node.op == "table" and node.memory is not None:
         facts["table"] = tuple(word & _MASK for word in dict(graph.tables)[node.memory.name])
@@ -209,7 +210,7 @@ def _done(
             facts[f"operand {name}"] = const if executed.entry[name] == 1 else (operand.value or 0) & _MASK
         if executed.initial >> OPERAND_FIELDS.index(name) & 1:
             facts[f"initial value of {name}, with its iterations"] = (init, executed.entry["first"])
-    if opaque or executed.operation.name == "const":
+    if opaque or executed.operation.name == "const" or executed.operation.constant:
         facts["const"] = const
     if executed.operation.name == "table":
         facts |= _table(decoded, executed, const)

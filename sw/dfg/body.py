@@ -359,10 +359,14 @@ class Body:
             return self.across(node, name, args)
         if name not in CALLS:
             raise self.error(node, f"a call of {name!r}", f"one of {_FUNCTIONS}")
-        wanted = OPERATIONS[CALLS[name]].operands
+        operation = OPERATIONS[CALLS[name]]
+        wanted = operation.operands + operation.constant
         if len(args) != wanted:
             raise self.error(node, f"{len(args)} arguments of {name}", str(wanted))
-        return self.values.apply(CALLS[name], *(self.expr(a) for a in args))
+        values = [self.expr(a) for a in args]
+        if operation.constant and self.values.items[values[-1]].op != "const":
+            raise self.text.unexpected(args[-1], "a number, or a parameter that the loop does not change")
+        return self.values.apply(operation.name, *values)
 
     def across(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:
         """A call of a function on lanes. A store returns a value that nothing may use."""

@@ -187,9 +187,12 @@ class Builder:
         memory = Memory(item.memory) if item.memory else None
         if item.op == COUNTER:
             return Node(number, "add", const=1)
-        if isinstance(item.immediate, str):
-            return Node(number, item.op, scalar=item.immediate, memory=memory)
-        return Node(number, item.op, const=item.immediate, memory=memory)
+        immediate = item.immediate
+        if OPERATIONS[item.op].constant:
+            immediate = self.values.items[item.args[-1]].immediate
+        if isinstance(immediate, str):
+            return Node(number, item.op, scalar=immediate, memory=memory)
+        return Node(number, item.op, const=immediate, memory=memory)
 
     def _edges(self, value: int, numbers: Mapping[int, int]) -> list[Edge]:
         own = numbers[value]

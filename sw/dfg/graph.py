@@ -40,8 +40,8 @@ class Memory:
 class Node:
     """An operation.
 
-    The immediate is `const` or the launch-time value of `scalar`. It is the data operand that no edge
-    supplies; opaque operators may give it any meaning.
+    The immediate, `const` or the launch-time value of `scalar`, is the value of the data operand that no edge
+    gives; of an operation with a `constant` it is that. Opaque operators give it any meaning.
     """
 
     id: NodeId
@@ -290,6 +290,9 @@ def _check_operands(graph: Graph, node: Node, place: str) -> None:
         raise InputError(f"{place}: takes {operation.operands} data operands, there is {extra[0]} as well")
     missing = [operand for operand in wanted if operand not in given]
     spare = operation.name == "const"
+    if operation.constant and (missing or node.immediate is None):
+        raise InputError(f"{place}: needs {' and '.join(missing) or 'an immediate, its quantisation'}")
+    spare |= operation.constant
     if node.immediate is None and (missing or spare):
         raise InputError(f"{place}: needs {' and '.join(missing) or 'an immediate'}")
     if node.immediate is not None and not spare and len(missing) != 1:

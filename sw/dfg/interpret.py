@@ -128,6 +128,8 @@ class _Code:
             yield f"{own} = {self._across(node, given, lane)}"
             return
         if node.memory is None or node.op not in (*LOADS, *STORES, "table"):
+            if OPERATIONS[node.op].constant:
+                operands.append(self._known(node.immediate or 0))
             yield f"{own} = {SEMANTICS[node.op].text(*operands)}"
             return
         m, index = self.memories[node.memory.name], operands[0]

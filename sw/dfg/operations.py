@@ -44,6 +44,16 @@ def requantise_even(a: int, b: int, packed: int) -> int:
     return SEMANTICS["requantise_even"].value(a, b, packed)
 
 
+def requantise_sum(a: int, b: int, c: int, packed: int) -> int:
+    """`requantise(a + b, c, packed)`. On the CGRA `packed` is a number or a scalar."""
+    return SEMANTICS["requantise_sum"].value(a, b, c, packed)
+
+
+def requantise_sum_even(a: int, b: int, c: int, packed: int) -> int:
+    """As `requantise_sum`, halves to the even neighbour."""
+    return SEMANTICS["requantise_sum_even"].value(a, b, c, packed)
+
+
 def shift_right_logical(a: int, b: int) -> int:
     """Logical shift right; the amount counts modulo 32."""
     return SEMANTICS["shr_logical"].value(a, b)

@@ -23,6 +23,8 @@ CALLS = {
     "mul_shift_round_even": "mul_shift_round_even",
     "requantise": "requantise",
     "requantise_even": "requantise_even",
+    "requantise_sum": "requantise_sum",
+    "requantise_sum_even": "requantise_sum_even",
     "shift_right_logical": "shr_logical",
 }
 #: Functions that require a fabric with several lanes; their operations have the same names.

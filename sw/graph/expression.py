@@ -74,10 +74,9 @@ class Apply:
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
             raise InputError(f"{self.operation!r} is not an operation on numbers")
-        if len(self.operands) != operation.operands:
-            raise InputError(
-                f"{self.operation} takes {operation.operands} operands, not {len(self.operands)}"
-            )
+        wanted = operation.operands + operation.constant
+        if len(self.operands) != wanted:
+            raise InputError(f"{self.operation} takes {wanted} operands, not {len(self.operands)}")
 
     def __hash__(self) -> int:
         return self._hash
@@ -117,17 +116,21 @@ def walk(expression: Expression) -> Iterator[Expression]:
         if e in seen:
             return
         seen.add(e)
-        match e:
-            case Apply(_, operands):
-                for operand in operands:
-                    yield from visit(operand)
-            case Lookup(_, index):
-                yield from visit(index)
-            case _:
-                pass
+        for part in parts_of(e):
+            yield from visit(part)
         yield e
 
     return visit(expression)
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """The direct parts of an expression."""
+    match expression:
+        case Apply(_, operands):
+            return operands
+        case Lookup(_, index):
+            return (index,)
+    return ()
 
 
 def operations(expression: Expression) -> int:
@@ -240,4 +243,6 @@ _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "mul_shift_round": _rounded,
     "requantise": lambda a, b, c: _byte(_rounded(a, b, c), c),
     "requantise_even": lambda a, b, c: _byte(operate("mul_shift_round_even", a, b, c), c),
+    "requantise_sum": lambda a, b, c, d: operate("requantise", operate("add", a, b), c, d),
+    "requantise_sum_even": lambda a, b, c, d: operate("requantise_even", operate("add", a, b), c, d),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.semantics import quantisation
 from sw.dfg.syntax import CALLS
-from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, rewritten, walk
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, parts_of, rewritten, walk
 
 #: Function names in a kernel's text, by operation.
 _CALLS = {operation: name for name, operation in CALLS.items()} | {"min": "min", "max": "max"}
@@ -58,13 +59,28 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     return rewritten(value, chosen.get), frozenset(byte.index for byte in chosen.values())
 
 
-#: Quantiser operations, by the rounded product that they clamp to a byte.
+#: Operations of a quantiser by the products that they make bytes of; and those of sums.
 _QUANTISED = {"mul_shift_round": "requantise", "mul_shift_round_even": "requantise_even"}
+_OF_SUMS = {"requantise": "requantise_sum", "requantise_even": "requantise_sum_even"}
 
 
 def with_quantiser(value: Expression) -> Expression:
     """An expression in which rounded products clamped to a byte become quantiser operations."""
     return rewritten(value, _quantised)
+
+
+def with_sums(value: Expression) -> Expression:
+    """An expression in which quantiser operations add first, where a sum is nothing but their operand."""
+    uses = Counter(part for e in walk(value) for part in parts_of(e))
+
+    def made(e: Expression) -> Expression | None:
+        match e:
+            case Apply(name, (Apply("add", (a, b)) as total, factor, Number() as packed)) if name in _OF_SUMS:
+                if uses[total] == 1:
+                    return Apply(_OF_SUMS[name], tuple(rewritten(x, made) for x in (a, b, factor, packed)))
+        return None
+
+    return rewritten(value, made)
 
 
 def _quantised(value: Expression) -> Expression | None:

@@ -16,7 +16,7 @@ from hw.fabric.bitstream import SCALARS
 from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import TileAccess
-from sw.kernels.body import LoopText, bytes_as_unsigned, numbers, with_quantiser
+from sw.kernels.body import LoopText, bytes_as_unsigned, numbers, with_quantiser, with_sums
 from sw.kernels.configuration import over
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import GridKernel
@@ -105,17 +105,20 @@ def make(
     mask: int = 0,
     lanes: int = 1,
     quantiser: bool = False,
+    sums: bool = False,
     order: tuple[int, ...] = (),
     name: str = "elementwise",
 ) -> ElementwiseKernel:
     """The loop that sets the result to `value` of the operands.
 
-    An iteration computes the elements of `mask` in this order (`Unrolling`). With several `lanes`, that many
-    neighbours are computed at once: `mask` must contain all lower bits, and bases, gaps and segments must be
-    multiples of the lanes. `quantiser` says whether PEs have that unit. `sw.kernels.choose` finds the best
-    mask for a machine. Raises `InputError` if there are more arrays or scalars than a launch can have.
+    An iteration computes the elements of `mask`, in this order (`Unrolling`). With several `lanes`, that many
+    neighbours are computed at once: `mask` holds all numbers below that, and bases, gaps and segments must be
+    multiples of the lanes. `quantiser`: PEs have that unit, with `sums` one that adds first.
+    `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` if there are more arrays or
+    scalars than a launch can have.
     """
     value = with_quantiser(value) if quantiser else value
+    value = with_sums(value) if sums else value
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))

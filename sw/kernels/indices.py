@@ -255,18 +255,21 @@ class Indices:
         if access.follows == "column":
             return [f"p_{key} = column + base_{key}"]
         base, gaps = f"base_{key}", self._gaps(key)
-        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in gaps]
+        usual = f"{base} + {self._advance(access)}" if self._advance(access) else base
+        found, more = [], f"{gaps[0]}_gap_{key}" if gaps else ""
         if len(gaps) > 1:
-            # A row ends together with a segment. The recurrence is no longer than with one gap.
-            more = f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"
-            found = [more, f"{base} = {base} if segment_left else {base} + more_{key}"]
-        if not self.shared:
-            return [*found, f"{base} = {base} + {self._advance(access)}"]
-        return [*found, f"p_{key} = at + {base}"]
+            # A row ends with a segment.
+            found, more = [f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"], f"more_{key}"
+        if gaps:
+            # Both sums start at once, so that iterations wait for two operations, not three.
+            found.append(f"{base} = {usual} if {gaps[-1]}_left else {base} + {more}")
+        elif not self.shared:
+            found.append(f"{base} = {usual}")
+        return [*found, f"p_{key} = at + {base}"] if self.shared else found
 
     def _advance(self, access: TileAccess) -> int:
-        """Increment of an index per iteration of neighbours."""
-        return self.unrolling.copies * access.step // access.repeat
+        """By how much an iteration moves a base on; a walk of its own moves all elements instead."""
+        return 0 if self.shared else self.unrolling.copies * access.step // access.repeat
 
     @property
     def bases(self) -> list[Key]:
@@ -317,10 +320,10 @@ class Indices:
                 continue
             base, own = fold(Op.SUB, bases[key], self._before(key)), self._gaps(key)
             for gap in own:
-                found[f"{gap}_gap_{key}"] = fold(Op.ADD, gaps[gap][key], 0)
+                found[f"{gap}_gap_{key}"] = fold(Op.ADD, gaps[gap][key], self._advance(access))
                 base = fold(Op.SUB, base, gaps[gap][key])
             if len(own) > 1:
-                found[f"row_gap_{key}"] = fold(Op.ADD, gaps["row"][key], gaps["segment"][key])
+                found[f"row_gap_{key}"] = fold(Op.ADD, found[f"row_gap_{key}"], gaps["segment"][key])
             found[f"base_{key}"] = base
         for follows in ("row", "column"):
             if self._used_record(follows):

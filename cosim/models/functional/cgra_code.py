@@ -312,7 +312,8 @@ class _CodeWriter:
                     by = f"({operands[0].data[2]} & {count - 1})"
                     values = [f"({', '.join(both[i : i + count])})[{by}]" for i in range(count)]
         else:
-            values = [SEMANTICS[name].text(*o.data) for o in operands]
+            more = [self._number("const", pe, context)] * operation.constant
+            values = [SEMANTICS[name].text(*o.data, *more) for o in operands]
         return [o.chosen(value) for o, value in zip(operands, values, strict=True)]
 
     def _access(
