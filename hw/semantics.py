@@ -78,8 +78,8 @@ def _quantised(rounded: str) -> str:
 
 
 def _of_sum(formula: str) -> str:
-    """A formula of three operands whose first one is the sum of two."""
-    return formula.format(f"(({{0}} + {{1}} + {_SIGN} & {MASK}) - {_SIGN})", "{2}", "{3}")
+    """A formula of three operands, for the sum of the first and the third of four."""
+    return formula.format(f"(({{0}} + {{2}} + {_SIGN} & {MASK}) - {_SIGN})", "{1}", "{3}")
 
 
 def quantisation(shift: int, zero: int, low: int, high: int) -> int:
@@ -133,7 +133,7 @@ SEMANTICS = {
         # The same, reduced to a byte.
         Semantics("requantise", 3, _quantised(_HALF_UP)),
         Semantics("requantise_even", 3, _quantised(_HALF_EVEN)),
-        # The same of a sum: of the first two operands; what follows is as above.
+        # The same for the sum of the first and the third operand.
         Semantics("requantise_sum", 4, _of_sum(_quantised(_HALF_UP))),
         Semantics("requantise_sum_even", 4, _of_sum(_quantised(_HALF_EVEN))),
     )

@@ -68,6 +68,11 @@ class PEKind:
         return operation.unit is None or (operation.unit in self.units and operation.name not in self.without)
 
     @property
+    def adds(self) -> bool:
+        """Whether its quantiser also executes operations that add first."""
+        return any(self.executes(o) for o in OPERATIONS.values() if o.constant)
+
+    @property
     def predicated(self) -> bool:
         """Whether it executes predicated operations."""
         return PREDICATE not in self.without

@@ -50,6 +50,11 @@ class PEOperation:
         return self.name in _SUMS
 
     @property
+    def arguments(self) -> int:
+        """How many numbers its meaning takes."""
+        return self.operands + self.constant
+
+    @property
     def truth(self) -> bool:
         """Whether the result is 0 or 1."""
         return self.name in ("lt", "le", "gt", "ge", "eq", "ne")

@@ -360,7 +360,7 @@ class Body:
         if name not in CALLS:
             raise self.error(node, f"a call of {name!r}", f"one of {_FUNCTIONS}")
         operation = OPERATIONS[CALLS[name]]
-        wanted = operation.operands + operation.constant
+        wanted = operation.arguments
         if len(args) != wanted:
             raise self.error(node, f"{len(args)} arguments of {name}", str(wanted))
         values = [self.expr(a) for a in args]

@@ -40,8 +40,8 @@ class Memory:
 class Node:
     """An operation.
 
-    The immediate, `const` or the launch-time value of `scalar`, is the value of the data operand that no edge
-    gives; of an operation with a `constant` it is that. Opaque operators give it any meaning.
+    The immediate is `const` or the launch-time value of `scalar`. It is the data operand that no edge
+    supplies, or the constant of an operation that has one; opaque operators may give it any meaning.
     """
 
     id: NodeId

@@ -45,7 +45,7 @@ def requantise_even(a: int, b: int, packed: int) -> int:
 
 
 def requantise_sum(a: int, b: int, c: int, packed: int) -> int:
-    """`requantise(a + b, c, packed)`. On the CGRA `packed` is a number or a scalar."""
+    """`requantise(a + c, b, packed)`; on a CGRA, `packed` is a number or a scalar."""
     return SEMANTICS["requantise_sum"].value(a, b, c, packed)
 
 

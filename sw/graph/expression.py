@@ -74,7 +74,7 @@ class Apply:
         operation = OPERATIONS.get(self.operation)
         if operation is None or operation.meaning is None:
             raise InputError(f"{self.operation!r} is not an operation on numbers")
-        wanted = operation.operands + operation.constant
+        wanted = operation.arguments
         if len(self.operands) != wanted:
             raise InputError(f"{self.operation} takes {wanted} operands, not {len(self.operands)}")
 
@@ -243,6 +243,6 @@ _ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "mul_shift_round": _rounded,
     "requantise": lambda a, b, c: _byte(_rounded(a, b, c), c),
     "requantise_even": lambda a, b, c: _byte(operate("mul_shift_round_even", a, b, c), c),
-    "requantise_sum": lambda a, b, c, d: operate("requantise", operate("add", a, b), c, d),
-    "requantise_sum_even": lambda a, b, c, d: operate("requantise_even", operate("add", a, b), c, d),
+    "requantise_sum": lambda a, b, c, d: operate("requantise", operate("add", a, c), b, d),
+    "requantise_sum_even": lambda a, b, c, d: operate("requantise_even", operate("add", a, c), b, d),
 }

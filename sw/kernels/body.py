@@ -59,7 +59,7 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     return rewritten(value, chosen.get), frozenset(byte.index for byte in chosen.values())
 
 
-#: Operations of a quantiser by the products that they make bytes of; and those of sums.
+#: Quantiser operations, by the rounded product that they clamp to a byte; then those that add first.
 _QUANTISED = {"mul_shift_round": "requantise", "mul_shift_round_even": "requantise_even"}
 _OF_SUMS = {"requantise": "requantise_sum", "requantise_even": "requantise_sum_even"}
 
@@ -77,7 +77,7 @@ def with_sums(value: Expression) -> Expression:
         match e:
             case Apply(name, (Apply("add", (a, b)) as total, factor, Number() as packed)) if name in _OF_SUMS:
                 if uses[total] == 1:
-                    return Apply(_OF_SUMS[name], tuple(rewritten(x, made) for x in (a, b, factor, packed)))
+                    return Apply(_OF_SUMS[name], tuple(rewritten(x, made) for x in (a, factor, b, packed)))
         return None
 
     return rewritten(value, made)

@@ -11,7 +11,6 @@ from functools import partial
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Unit
-from hw.fabric.operations import OPERATIONS
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
 from sw.graph.expression import Expression, Lookup, operations, walk
@@ -193,7 +192,7 @@ def _candidates(
         sizes = [pieces * several - 1 for pieces in (1, 2, 4)]
         wanted += [(one, mask, several, ((),)) for one, mask in itertools.product(values, sizes)]
     quantisers = [(True, False), (False, False)] if config.cgra.having(Unit.QUANTISER) else [(False, False)]
-    if any(kind.executes(OPERATIONS["requantise_sum_even"]) for kind in config.cgra.kinds):
+    if any(kind.adds for kind in config.cgra.kinds):
         quantisers.insert(0, (True, True))
     for (one, mask, lanes, orders), (quantiser, sums) in itertools.product(wanted, quantisers):
         if multiple <= 0 or multiple % (1 << mask.bit_length()):

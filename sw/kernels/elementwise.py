@@ -111,9 +111,9 @@ def make(
 ) -> ElementwiseKernel:
     """The loop that sets the result to `value` of the operands.
 
-    An iteration computes the elements of `mask`, in this order (`Unrolling`). With several `lanes`, that many
-    neighbours are computed at once: `mask` holds all numbers below that, and bases, gaps and segments must be
-    multiples of the lanes. `quantiser`: PEs have that unit, with `sums` one that adds first.
+    An iteration computes the elements of `mask` in this order (`Unrolling`). With several `lanes`, that many
+    neighbours are computed at once: `mask` must contain all lower bits, and bases, gaps and segments must be
+    multiples of the lanes. `quantiser` says whether PEs have that unit, `sums` whether it also adds.
     `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` if there are more arrays or
     scalars than a launch can have.
     """

@@ -258,17 +258,17 @@ class Indices:
         usual = f"{base} + {self._advance(access)}" if self._advance(access) else base
         found, more = [], f"{gaps[0]}_gap_{key}" if gaps else ""
         if len(gaps) > 1:
-            # A row ends with a segment.
+            # A row ends together with a segment.
             found, more = [f"more_{key} = segment_gap_{key} if row_left else row_gap_{key}"], f"more_{key}"
         if gaps:
-            # Both sums start at once, so that iterations wait for two operations, not three.
+            # Both sums start at once: the recurrence has two operations, not three.
             found.append(f"{base} = {usual} if {gaps[-1]}_left else {base} + {more}")
         elif not self.shared:
             found.append(f"{base} = {usual}")
         return [*found, f"p_{key} = at + {base}"] if self.shared else found
 
     def _advance(self, access: TileAccess) -> int:
-        """By how much an iteration moves a base on; a walk of its own moves all elements instead."""
+        """Increment of a base per iteration of neighbours; 0 if one walk moves all operands."""
         return 0 if self.shared else self.unrolling.copies * access.step // access.repeat
 
     @property

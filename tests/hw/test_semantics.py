@@ -55,6 +55,8 @@ MEANING: dict[str, Callable[..., int]] = {
     "mul_shift_round_even": _half_even,
     "requantise": lambda a, b, c: _byte(wrap(_half_up(a, b, c)), c),
     "requantise_even": lambda a, b, c: _byte(wrap(_half_even(a, b, c)), c),
+    "requantise_sum": lambda a, b, c, d: _byte(wrap(_half_up(wrap(a + c), b, d)), d),
+    "requantise_sum_even": lambda a, b, c, d: _byte(wrap(_half_even(wrap(a + c), b, d)), d),
 }
 
 
@@ -86,7 +88,7 @@ def test_requantise_is_rounding_zero_point_and_limits(low: int, high: int) -> No
 @pytest.mark.parametrize("name", SEMANTICS)
 def test_value_and_text_are_the_low_32_bits_of_the_arithmetic(name: str) -> None:
     of, rng = SEMANTICS[name], random.Random(name)
-    names = "abc"[: of.operands]
+    names = "abcd"[: of.operands]
     by_names = eval(f"lambda {', '.join(names)}: {of.text(*names)}")
     edges = (0, 1) if name == "not" else EDGES
     for number in range(3000):

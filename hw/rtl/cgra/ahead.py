@@ -119,19 +119,21 @@ class Ahead:
             ]
         return control
 
-    def multiplier(self) -> tuple[Signal, Signal, Signal]:
-        """Whether a product starts, whether it is shifted and rounded, and whether to even."""
+    def multiplier(self) -> dict[str, Signal]:
+        """Control of the multiplier by its ports."""
         names = [o.name for o in OPERATIONS.values() if o.unit in (Unit.MULTIPLIER, Unit.QUANTISER)]
-        even = ("mul_shift_round_even", "requantise_even")
-        return (
-            self.held("multiplies", self._is(*names)),
-            self.held("shifted", self._is("mul_shift_round", "requantise", *even)),
-            self.held("even", self._is(*even)),
-        )
-
-    def quantises(self) -> Signal:
-        """Whether a product is requantised to a byte."""
-        return self.held("quantises", self._is("requantise", "requantise_even"))
+        kind, sums = self._kind, [o.name for o in OPERATIONS.values() if o.constant]
+        quantised = [o.name for o in OPERATIONS.values() if o.unit is Unit.QUANTISER]
+        ports = {
+            "start": self.held("multiplies", self._is(*names)),
+            "shifted": self.held("shifted", self._is(*(name for name in names if name != "mul"))),
+            "even": self.held("even", self._is(*(name for name in names if name.endswith("even")))),
+        }
+        if Unit.QUANTISER in kind.units:
+            ports["quantise"] = self.held("quantises", self._is(*quantised))
+        if kind.adds:
+            ports |= {"adds": self.held("adds", self._is(*sums)), "packed": self.held("packed", self.const)}
+        return ports
 
     def operand(self, name: str, readable: Value | None) -> Operand:
         """Decodes a data operand; `abs` reads its operand as B, a constant is a copy of operand A."""

@@ -211,16 +211,14 @@ class ProcessingElement(Component):
                 parts.append(alu.y)
             sooner.append(Cat(*parts))
         if Unit.MULTIPLIER in units:
-            (start, shifted, even), parts = ahead.multiplier(), []
-            quantises = Unit.QUANTISER in units
-            quantise = ahead.quantises() if quantises else None
+            ports, parts = ahead.multiplier(), []
+            start = ports.pop("start")
             for lane in lanes:
-                m.submodules[self._named("multiplier", lane)] = multiplier = Multiplier(pipelined, quantises)
-                m.d.comb += [multiplier.quantise.eq(quantise)] if quantise is not None else []
+                multiplier = Multiplier(pipelined, Unit.QUANTISER in units, self.kind.adds)
+                m.submodules[self._named("multiplier", lane)] = multiplier
                 m.d.comb += [
                     multiplier.start.eq(start & begins[lane]),
-                    multiplier.shifted.eq(shifted),
-                    multiplier.even.eq(even),
+                    *(getattr(multiplier, port).eq(signal) for port, signal in ports.items()),
                     multiplier.advance.eq(moves),
                     *(getattr(multiplier, x).eq(operands[x].word_select(lane, WIDTH)) for x in "abc"),
                 ]

@@ -226,26 +226,28 @@ class Multiplier(Component):
     `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
     is shifted right by the low bits of C and rounded, `even` that ties are rounded to even. If the unit
     `quantises`, the port `quantise` says that the product becomes a byte, as described by the rest of C
-    (`hw.semantics.quantisation`).
+    (`hw.semantics.quantisation`). With `sums`, the port `adds` says that A + C is multiplied instead of A,
+    and that `packed` has the rest.
 
     **Timing.** Operands of a step that ends (`advance`) in cycle t give `y` from t + 1 on, until the next
-    step has ended; in a pipelined unit, one step later.
+    step has ended; in a pipelined unit, one step later. A sum is added in the same step as it is multiplied.
     """
 
-    def __init__(self, pipelined: bool = False, quantises: bool = False):
-        self._pipelined, self._quantises = pipelined, quantises
-        bits = dict.fromkeys(("start", "shifted", "even", "advance"), In(1))
-        words = dict.fromkeys("abc", In(WIDTH))
-        super().__init__({**bits, **({"quantise": In(1)} if quantises else {}), **words, "y": Out(WIDTH)})
+    def __init__(self, pipelined: bool = False, quantises: bool = False, sums: bool = False):
+        self._pipelined, self._quantises, self._sums = pipelined, quantises, sums
+        bits = ["start", "shifted", "even", "advance", *["quantise"] * quantises, *["adds"] * sums]
+        words = [*"abc", *["packed"] * sums]
+        super().__init__({**dict.fromkeys(bits, In(1)), **dict.fromkeys(words, In(WIDTH)), "y": Out(WIDTH)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        limits = self._limits(m) if self._quantises else Const(0, 0)
-        amount = where(self.shifted, self.c[:_SHIFT_BITS])
+        first, third = self._operands(m)
+        limits = self._limits(m, third) if self._quantises else Const(0, 0)
+        amount = where(self.shifted, third[:_SHIFT_BITS])
         product, started, even = Signal(2 * WIDTH), self.start, self.even
         if self._pipelined:
             # No reset, so that these registers can be part of the FPGA's multipliers.
-            parts = [later(m, self.advance, f"part{i}", part) for i, part in enumerate(self._parts())]
+            parts = [later(m, self.advance, f"part{i}", part) for i, part in enumerate(self._parts(first))]
             amount, started, even = self._held(m, "first", amount, started, even)
             m.d.comb += product.eq(self._sum(*parts))
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, 2)
@@ -253,7 +255,7 @@ class Multiplier(Component):
             value, lost = self._shifted(m, value, lost, amount, _SHIFT_BITS - 3)
             limits = self._late_limits(m, 2, limits)
         else:
-            m.d.comb += product.eq(self._sum(*self._parts()))
+            m.d.comb += product.eq(self._sum(*self._parts(first)))
             product, amount, started, even = self._held(m, "first", product, amount, started, even)
             value, lost = self._shifted(m, *self._top(m, product, amount, started), amount, _SHIFT_BITS - 1)
             limits = self._late_limits(m, 1, limits)
@@ -272,9 +274,20 @@ class Multiplier(Component):
         ]
         return m
 
-    def _limits(self, m: Module) -> Value:
+    def _operands(self, m: Module) -> tuple[Value, Value]:
+        """The first factor, and the word with the shift amount and the limits."""
+        if not self._sums:
+            return self.a, self.c
+        first, third = Signal(WIDTH, name="first"), Signal(WIDTH, name="third")
+        m.d.comb += [
+            first.eq(self.a + where(self.adds, self.c)),
+            third.eq(Mux(self.adds, self.packed, self.c)),
+        ]
+        return first, third
+
+    def _limits(self, m: Module, third: Value) -> Value:
         """Unpacks the byte limits in operand C, to be registered with the product; 0 if there are none."""
-        packed, made = self.c[_SHIFT_BITS:], Signal(_Limits)
+        packed, made = third[_SHIFT_BITS:], Signal(_Limits)
         zero, first, last, unsigned = packed[:9], packed[9:17], packed[17:25], packed[25]
         low, high = (Cat(byte, byte[-1] & ~unsigned) for byte in (first, last))
         values = {"on": 1, "zero": zero, "low": low, "high": high}
@@ -340,11 +353,11 @@ class Multiplier(Component):
             value = turned
         return value, lost
 
-    def _parts(self) -> tuple[Value, Value, Value]:
+    def _parts(self, first: Value) -> tuple[Value, Value, Value]:
         """Products of halves that fit FPGA multipliers: the outer two as one word, then the inner two."""
         half = WIDTH // 2
-        low = [value[:half] for value in (self.a, self.b)]
-        high = [value[half:].as_signed() for value in (self.a, self.b)]
+        low = [value[:half] for value in (first, self.b)]
+        high = [value[half:].as_signed() for value in (first, self.b)]
         outer = Cat((low[0] * low[1])[:WIDTH], (high[0] * high[1])[:WIDTH])
         return outer, low[0] * high[1], low[1] * high[0]
 

@@ -153,8 +153,8 @@ class _Grower:
     def value(self, op: str) -> None:
         """An operation of the ALU or the multiplier."""
         operands = list(DATA[: OPERATIONS[op].operands])
-        immediate = None
-        if not operands or (len(operands) > 1 and self.rng.random() < 0.3):
+        immediate = self.number() if OPERATIONS[op].constant else None
+        if immediate is None and (not operands or (len(operands) > 1 and self.rng.random() < 0.3)):
             immediate = self.number()
             if operands:
                 operands.remove(self.rng.choice(operands))

@@ -82,8 +82,8 @@ def run_overlapped(
                 if isinstance(given, Edge) and operand == "P":
                     holds = [(word != 0) is not given.negated for word in operands["P"]]
             args = [operands[d] for d in ("I1", "I2", "I3") if d in operands]
-            if spec.op == "const":
-                args = [[known(spec.immediate or 0)] * graph.lanes]
+            if spec.op == "const" or operation.constant:
+                args.append([known(spec.immediate or 0)] * graph.lanes)
             values[node, t] = _value(spec, args, holds, memory, tables)
             assert node in graph.wide or len(set(values[node, t])) == 1
             ready[node, t] = now + operation.latency

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hw.errors import InputError
 from hw.fabric import Unit
 from hw.fabric.operations import LOADS, STORES
-from hw.semantics import wrap
+from hw.semantics import quantisation, wrap
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
 from sw.dfg.interpret import run_graph
 from sw.dfg.json import load_graph
@@ -22,6 +23,7 @@ from sw.dfg.operations import (
     mul_shift_round_even,
     shift_right_logical,
 )
+from sw.dfg.python import parse_kernel
 from sw.dfg.transform import dead_code, drop_implied_order, fuse_constants
 from sw.dfg.unroll import unroll
 from tests.sw.dfg.test_graph import FILES
@@ -64,6 +66,8 @@ def test_latencies_and_units_are_those_of_the_specification() -> None:
             "table",
             "requantise",
             "requantise_even",
+            "requantise_sum",
+            "requantise_sum_even",
         }
         | across
     )
@@ -80,8 +84,33 @@ def test_every_operation_runs_with_any_one_operand_as_immediate() -> None:
             sources = [Node(f"v{i}", "const", v) for i, v in enumerate(values) if i != place]
             edges = [Edge(f"v{i}", "r", 0, f"I{i + 1}") for i in range(len(values)) if i != place]
             nodes = (*sources, Node("r", name, const=values[place]))
+            if operation.constant:
+                with pytest.raises(InputError, match=f"needs I{place + 1}"):
+                    Graph("g", nodes, tuple(edges))
+                continue
             graph = Graph("g", nodes, tuple(edges), outputs=(Output("r", "r", 1, (0,)),))
             assert run_graph(graph, {}, {}, 1) == {"r": operation.meaning(*values)}
+
+
+def test_the_quantisation_of_a_sum_is_an_immediate() -> None:
+    sources = [Node(f"v{i}", "const", v) for i, v in enumerate((-700, 3, 690))]
+    edges = tuple(Edge(f"v{i}", "r", 0, f"I{i + 1}") for i in range(3))
+    for name in ("requantise_sum", "requantise_sum_even"):
+        node = Node("r", name, const=quantisation(2, 5, -128, 127))
+        graph = Graph("g", (*sources, node), edges, outputs=(Output("r", "r", 1, (0,)),))
+        # -30 / 4 is -7.5: -7 rounded up, -8 rounded to even.
+        assert run_graph(graph, {}, {}, 1) == {"r": -2 if name == "requantise_sum" else -3}
+        with pytest.raises(InputError, match="an immediate, its quantisation"):
+            replace(graph, nodes=(*sources, replace(node, const=None)))
+
+
+def test_the_quantisation_of_a_sum_must_not_change_in_the_loop() -> None:
+    text = "def f(n, a, q):\n    for i in range(n):\n        a[i] = requantise_sum_even(a[i], 3, i, {})\n"
+    (launch,) = parse_kernel(text.format("q"), "f").launches
+    (node,) = (n for n in launch.graph.nodes if n.op == "requantise_sum_even")
+    assert node.scalar == "q"
+    with pytest.raises(InputError, match="a parameter that the loop does not change"):
+        parse_kernel(text.format("i"), "f")
 
 
 def test_a_value_whose_predicate_does_not_hold_is_0() -> None:

@@ -65,7 +65,7 @@ def meaning(e: Expression, operands: list[int]) -> int:
 @given(data=st.data())
 @settings(max_examples=60)
 def test_an_operation_on_arrays_is_that_on_numbers(name: str, data: st.DataObject) -> None:
-    count = COMPUTED[name].operands
+    count = COMPUTED[name].arguments
     columns = [data.draw(st.lists(WORDS, min_size=8, max_size=8)) for _ in range(count)]
     value = Apply(name, tuple(Argument(k) for k in range(count)))
     found = evaluate(value, [np.array(c, np.int32) for c in columns])
@@ -75,8 +75,10 @@ def test_an_operation_on_arrays_is_that_on_numbers(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_an_operation_is_right_at_all_edges(name: str) -> None:
-    count = COMPUTED[name].operands
-    grids = [g.reshape(-1) for g in np.meshgrid(*[np.array(EDGES, np.int32)] * count)]
+    count = COMPUTED[name].arguments
+    # What requantises a sum is tried with every eighth edge: the others follow from `requantise`.
+    edges = np.array(EDGES[:: 1 if count < 4 else 8], np.int32)
+    grids = [g.reshape(-1) for g in np.meshgrid(*[edges] * count)]
     value = Apply(name, tuple(Argument(k) for k in range(count)))
     found = evaluate(value, grids).tolist()
     assert found == [meaning(value, [int(x) for x in row]) for row in zip(*grids, strict=True)]

@@ -169,6 +169,7 @@ def _entry(
         names += ["lane"] * (Unit.ALU in kind.units)
         names += ["max_lanes", "shift_lanes", "even_lanes", "odd_lanes"] * (Unit.LANES in kind.units)
         names += ["requantise", "requantise_even"] * (2 * (Unit.QUANTISER in kind.units))
+        names += ["requantise_sum", "requantise_sum_even"] * (2 * kind.adds)
     name = r.choice(names)
     fields["op"] = OPERATIONS[name].number
     const, source = r.randrange(TAME), shape.sources["a"].index("const")
@@ -176,6 +177,8 @@ def _entry(
         fields["array"] = r.choice([i for i, array in enumerate(arrays) if array.space == 2])
     elif name in LOADS:
         fields["array"] = r.randrange(len(arrays))
+    elif name.startswith("requantise_sum"):
+        const = quantisation(r.randint(6, 40), r.randrange(20), 0, TAME - 1)
     elif name.startswith("requantise"):
         fields |= {"c": source, "initial": fields["initial"] & ~4}
         const = quantisation(r.randint(6, 40), r.randrange(20), 0, TAME - 1)

@@ -80,30 +80,33 @@ def test_the_alu(pipelined: bool) -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize("quantises", [False, True])
+@pytest.mark.parametrize(("quantises", "sums"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_the_multiplier(pipelined: bool, quantises: bool) -> None:
+def test_the_multiplier(pipelined: bool, quantises: bool, sums: bool) -> None:
     """A product per step, in every order of operations, also where steps take several cycles."""
-    unit, r = Multiplier(pipelined, quantises), random.Random(7)
+    unit, r = Multiplier(pipelined, quantises, sums), random.Random(7)
     units = (Unit.MULTIPLIER, Unit.QUANTISER) if quantises else (Unit.MULTIPLIER,)
-    names = [o.name for o in OPERATIONS.values() if o.unit in units]
-    work = [(name, values) for name in names for values in operands(200, len(name))]
+    names = [o.name for o in OPERATIONS.values() if o.unit in units and sums >= o.constant]
+    # The last word is the quantisation of a sum, for other operations anything.
+    work = [(name, (*values, values[1])) for name in names for values in operands(200, len(name))]
     # Shifts of every amount, halves among what is lost.
     for amount in range(70):
         for name in names:
             half = amount - 1 if 0 < amount < 60 else 0
             left, right = 1 << min(half, 29), 1 << max(0, half - 29)
-            work += [(name, (r.choice([1, -1, 3, -3]) * left, r.choice([1, -1]) * right, amount))]
-            work += [(name, (-0x80000000, r.choice([-0x80000000, 0x7FFFFFFF, 1]), amount))]
+            work += [(name, (r.choice([1, -1, 3, -3]) * left, r.choice([1, -1]) * right, amount, amount))]
+            work += [(name, (-0x80000000, r.choice([-0x80000000, 0x7FFFFFFF, 1]), amount, amount))]
     # Products of the size of bytes and somewhat more, zero points, limits of both kinds.
     for _ in range(1000 * quantises):
         low, high = r.choice([(-128, 127), (0, 255), (-20, 90), (17, 200), (50, 40)])
         packed = quantisation(r.randint(0, 40), r.randint(-256, 255), low, high)
-        work += [(r.choice(names[3:]), (r.randint(-600, 600), 1 << (packed & 63) >> 1 & 0x7FFFFFFF, packed))]
+        name, scale = r.choice(names[3:]), 1 << (packed & 63) >> 1 & 0x7FFFFFFF
+        third = r.randint(-600, 600) if OPERATIONS[name].constant else packed
+        work += [(name, (r.randint(-600, 600), scale, third, packed))]
     r.shuffle(work)
 
     async def bench(ctx: Any) -> None:
-        begun: list[tuple[str, tuple[int, int, int]] | None] = [None] * (1 + pipelined)
+        begun: list[tuple[str, tuple[int, ...]] | None] = [None] * (1 + pipelined)
         ctx.set(unit.advance, 1)
         for name, values in work:
             starts = r.random() < 0.9
@@ -112,7 +115,10 @@ def test_the_multiplier(pipelined: bool, quantises: bool) -> None:
             if quantises:
                 ctx.set(unit.quantise, name.startswith("requantise"))
             ctx.set(unit.start, starts)
-            for port, value in zip((unit.a, unit.b, unit.c), values, strict=True):
+            if sums:
+                ctx.set(unit.adds, OPERATIONS[name].constant)
+            words = (unit.a, unit.b, unit.c, *([unit.packed] if sums else []))
+            for port, value in zip(words, values, strict=False):
                 ctx.set(port, value & MASK)
             previous = begun.pop(0)
             for held in range(r.choice([0, 0, 0, 2]), -1, -1):
@@ -121,12 +127,13 @@ def test_the_multiplier(pipelined: bool, quantises: bool) -> None:
                 if previous:
                     operation = OPERATIONS[previous[0]]
                     assert operation.meaning is not None
-                    expected = operation.meaning(*previous[1][: operation.operands]) & MASK
+                    given = previous[1][: operation.arguments]
+                    expected = operation.meaning(*given) & MASK
                 assert ctx.get(unit.y) == expected, previous
                 await ctx.tick()
             begun.append((name, values) if starts else None)
 
-    assert len(names) == 3 + 2 * quantises
+    assert len(names) == 3 + 2 * quantises + 2 * sums
     simulator = Simulator(unit)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
