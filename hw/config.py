@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -250,14 +250,16 @@ def load(
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra` is
     the name of a fabric, the path of its file (relative to this one), a table (`hw.fabric.toml`), or `none`.
-    `text` is the contents of the file, if already read. Raises `InputError` for an unknown name, an
-    unreadable file, unknown fields or bad values.
+    `text` is the contents of the file, if already read. Overridden fields become part of the name, as in
+    `tiny with rows=8`, unless `name` is one of them. Raises `InputError` for an unknown name, an unreadable
+    file, unknown fields or bad values.
     """
     if isinstance(source, MachineConfig):
         values, source = {name: getattr(source, name) for name in FIELDS}, source.name
     else:
         values = _found(source, text)
-    values |= dict(settings or {})
+    own, settings = values, dict(settings or {})
+    values = own | settings
     for key in values:
         if key not in FIELDS:
             raise InputError(f"{source}: {unknown('field', key, FIELDS, _ALL)}")
@@ -269,9 +271,27 @@ def load(
     try:
         if isinstance(grid, str):
             values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
-        return MachineConfig(**values)
+        made = MachineConfig(**values)
+        return made if not settings or "name" in settings else made.replace(name=_name(made, own, settings))
     except InputError as error:
         raise InputError(f"{source}: {'cgra: ' * isinstance(values.get('cgra'), str)}{error}") from None
+
+
+def _name(made: MachineConfig, own: Mapping[str, Any], settings: Iterable[str]) -> str:
+    """The name of a machine some of whose own fields were set: the own name, and the fields that differ."""
+    told = {key: _shown(getattr(made, key)) for key in settings}
+    told = {k: v for k, v in told.items() if v != _shown(own.get(k, FIELDS[k].default))}
+    base, _, earlier = made.name.partition(" with ")
+    kept = [part for part in earlier.split(", ") if part and part.partition("=")[0] not in told]
+    parts = ", ".join(kept + [f"{k}={v}" for k, v in told.items()])
+    return f"{base} with {parts}" if parts else base
+
+
+def _shown(value: Any) -> str:
+    """A field's value as `--set` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return NO_GRID if value is None else str(getattr(value, "name", value))
 
 
 def _found(source: str, text: str | None) -> dict[str, Any]:
