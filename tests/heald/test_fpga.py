@@ -106,7 +106,7 @@ def test_fusesoc_reads_the_core_file(heald: Any, verilog: object, tmp_path: Path
     pytest.importorskip("fusesoc")
     out = tmp_path / "out"
     assert heald("fpga", "--hw", "tiny", "--device", "12k", "-o", out).code == 0
-    core = "heald:machine:tiny_core"
+    core = f"heald:machine:tiny_{load('tiny').hash[:8]}_core"
 
     def fusesoc(*arguments: str) -> str:
         command = [sys.executable, "-m", "fusesoc.main", "--cores-root", str(out), *arguments]
@@ -125,6 +125,21 @@ def test_fusesoc_reads_the_core_file(heald: Any, verilog: object, tmp_path: Path
         assert "heald.v" in setup
         assert "toplevel: heald" in setup
     assert "-Wno-UNUSEDSIGNAL" in setups["lint"]
+
+
+def test_two_configurations_of_a_preset_are_two_cores(heald: Any, verilog: object, tmp_path: Path) -> None:
+    names = set()
+    for i, settings in enumerate(([], ["--set", "rows=4"], ["--set", "rows=4", "--set", "name=tiny"])):
+        folder = tmp_path / str(i)
+        arguments = ("--hw", "tiny", *settings, "--synth-only", "-o", folder, "--json")
+        names.add(json.loads(heald("fpga", *arguments).out)["machine"])
+        (line,) = (x for x in (folder / "heald.core").read_text().splitlines() if x.startswith("name: "))
+        names.add(line.split(":")[3])
+    small = load("tiny", {"rows": 4}).hash[:8]
+    assert names == {
+        *("tiny", "tiny with rows=4", f"tiny_{load('tiny').hash[:8]}_core"),
+        *(f"tiny_with_rows_4_{small}_core", f"tiny_{small}_core"),
+    }
 
 
 def test_a_frequency_that_is_missed_is_a_failure_with_all_files(
