@@ -37,6 +37,7 @@ from sw.graph.network import Network, Operator
 from sw.graph.text import text
 from sw.ir.program import Program
 from sw.ir.syntax import paused_collector
+from sw.kernels.origin import LoopTextError
 from sw.passes import Stage, configured, run
 
 #: From a graph to a graph that the machine can execute.
@@ -143,7 +144,10 @@ class _Driver:
 
     def run(self, stages: tuple[Any, ...], value: Any, **options: Any) -> Any:
         """The results of stages, each with the options that it has."""
-        return run(configured(stages, {**self.options, **options}), value, self._look)
+        try:
+            return run(configured(stages, {**self.options, **options}), value, self._look)
+        except LoopTextError as error:
+            raise error.error from None
 
     def programs(self, group: Group) -> list[Compiled]:
         """One program, or several if one exceeds the machine: first in parts, then with smaller tiles."""
