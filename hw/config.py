@@ -33,8 +33,6 @@ MOST_LATENCY = 500
 
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
-#: Where all fields are listed.
-_ALL = "`heald config show default` lists all fields"
 #: The value of `cgra` in files and settings that removes the CGRA of a preset.
 NO_GRID = "none"
 
@@ -238,6 +236,11 @@ class Derived:
 FIELDS = {f.name: f for f in dataclasses.fields(MachineConfig)}
 
 
+def unknown_field(name: str, known: Iterable[str] = FIELDS) -> str:
+    """The message for a name that is no field of a machine."""
+    return unknown("field", name, known, "`heald config show default` lists all fields")
+
+
 def preset_names() -> list[str]:
     """Names of the presets that come with Heald, smallest machine first."""
     return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
@@ -262,7 +265,7 @@ def load(
     values = own | settings
     for key in values:
         if key not in FIELDS:
-            raise InputError(f"{source}: {unknown('field', key, FIELDS, _ALL)}")
+            raise InputError(f"{source}: {unknown_field(key)}")
     name = values["name"]
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{source}: name must be text that can be printed, not {name!r}")
@@ -324,7 +327,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Parses `key=value` from the command line into a field and its value."""
     key, sign, value = text.partition("=")
     if key not in FIELDS:
-        raise InputError(f"--set: {unknown('field', key, FIELDS, _ALL)}")
+        raise InputError(f"--set: {unknown_field(key)}")
     if not sign or not value:
         raise InputError(f"--set {key} needs a value, as in --set {key}={_example(key)}")
     if key in _OTHERS:

@@ -7,6 +7,7 @@ import errno
 import operator
 import os
 import re
+import textwrap
 from collections.abc import Iterable
 
 #: System errors from outside the program: full disks, missing rights, limits. A missing file is not among
@@ -32,6 +33,8 @@ _TOLD = re.compile(
         ]
     )
 )
+#: Characters of a list of names in a message, which would be cut elsewhere if it were longer.
+_LISTED = 120
 
 
 class InputError(ValueError):
@@ -42,10 +45,12 @@ class InputError(ValueError):
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
-    """The message for an unknown name: what was probably meant, and all known names or `where` they are."""
+    """The message for an unknown name: what was probably meant, and the known names or `where` they are."""
     names = list(known)
-    near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, names, 1))
-    return f"unknown {what} {name!r:.80}; {near}{where or 'valid are ' + (', '.join(names) or 'none')}"
+    near = " or ".join(map(repr, difflib.get_close_matches(name, names, 3)))
+    listed = textwrap.shorten(", ".join(names), _LISTED, placeholder=" ...")
+    hint = f"did you mean {near}? " if near else ""
+    return f"unknown {what} {name!r:.80}; {hint}{where or 'valid are ' + (listed or 'none')}"
 
 
 def of_surroundings(error: BaseException) -> bool:
