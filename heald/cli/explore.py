@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, note, print_json
+from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, note, plugins, print_json
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
@@ -63,6 +63,7 @@ _PAUSE = 4.0
 @host
 @dimensions
 @fixed
+@plugins
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
     """Search the design space of SPACE.toml for the machine to build for some models.
