@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import operator
 import os
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 #: System errors from outside the program: full disks, missing rights, limits. A missing file is not among
 #: them; it is a mistake of the user (reported earlier) or of this program.
@@ -42,6 +43,21 @@ class InputError(ValueError):
 
     The command line prints it as one line on stderr and exits with code 2.
     """
+
+
+class UnwritableError(InputError):
+    """The cache cannot be written, because of a full disk for instance: no fault of a model or a machine."""
+
+
+@contextlib.contextmanager
+def refusals_ignored() -> Iterator[None]:
+    """Suppress `InputError`, where something else does if this is refused; but not `UnwritableError`."""
+    try:
+        yield
+    except UnwritableError:
+        raise
+    except InputError:
+        pass
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:

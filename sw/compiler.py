@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.codegen.generate import ProgramTooLongError
 from sw.compile.program import Group, LoweredLoop, most_operands
 from sw.compile.refused import OperatorsError
@@ -105,6 +105,8 @@ def executes(network: Network, names: Collection[str], config: MachineConfig) ->
             asked = tuple(o for o in operators if not {o.name, *o.nodes}.isdisjoint(names))
             if asked and not isinstance(asked[0], HostOperator):
                 driver.run(OPERATOR_STAGES[:1], Group(legal.network, asked, config))
+    except UnwritableError:
+        raise
     except InputError:
         return False
     return True
@@ -177,6 +179,8 @@ class _Driver:
     def _attempt(self, group: Group, skipped: int) -> Compiled | None:
         try:
             return self._program(group, skip=skipped)
+        except UnwritableError:
+            raise
         except InputError:
             return None
 

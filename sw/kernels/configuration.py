@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, refusals_ignored
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ArrayEntry, encode
 from hw.fabric.layout import PATCHES
@@ -125,7 +124,7 @@ def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tu
         least = bound(prepare(graph, fabric), fabric).mii
         few = _with_tables(graph, fabric, sum(-(-count // least) for count in counts.values()))
         if few != fabric:
-            with contextlib.suppress(InputError):
+            with refusals_ignored():
                 found, cached = mappings.find(graph, few, seed, compared)
                 if found.found.ii == least:
                     return replace(found, mapping=replace(found.found, fabric=fabric)), cached
