@@ -5,12 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# Process groups of jobs, so that what ends make ends all that a job started; /bin/sh has them on terminals only.
+SHELL := bash
+
 # $(call working,WHAT,COMMAND) runs COMMAND and says WHAT at once, then every five seconds with the time.
 define working
-@echo "make: $(1)" >&2; \
+@echo "make: $(1)" >&2; set -m; \
 	(seconds=0; while sleep 5 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
 		seconds=$$((seconds + 5)); echo "make: $(1) ($$seconds s)" >&2; done) & ticker=$$!; \
-	$(2); code=$$?; kill $$ticker; exit $$code
+	{ $(2); } </dev/null & job=$$!; set +m; trap 'kill -- -$$job' HUP INT TERM; \
+	wait $$job; code=$$?; kill -0 $$job 2>/dev/null && wait $$job; kill -- -$$ticker; exit $$code
 endef
 # $(call install,WHAT) installs this folder; WHAT is `.` or `.[dev]`. Modules are compiled when they are used.
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '$(1)'

@@ -22,9 +22,9 @@ from rich.table import Table
 from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
-from hw.synthesis.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
+from hw.synthesis.flow import FREQUENCY, TOPS, Build, Target, build, design
 from hw.synthesis.report import TOP, path
-from hw.synthesis.resources import grouped
+from hw.synthesis.resources import NAMES, grouped
 
 #: Presets that are placed and routed.
 PLACED = ("tiny", "test")

@@ -19,7 +19,7 @@ from hw.config import load
 from hw.emit import converted
 from hw.fabric import load as load_fabric
 from hw.synthesis import synthesise
-from hw.synthesis.flow import NAMES
+from hw.synthesis.resources import NAMES
 from hw.synthesis.tools import ToolError, find, run
 
 TOP = "grid"

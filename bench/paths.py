@@ -15,10 +15,10 @@ from rich.table import Table
 from hw.config import load, parse_setting
 from hw.errors import InputError
 from hw.synthesis import synthesise
-from hw.synthesis.flow import NAMES, TOPS, design
+from hw.synthesis.flow import TOPS, design
 from hw.synthesis.paths import longest
 from hw.synthesis.report import TOP
-from hw.synthesis.resources import grouped
+from hw.synthesis.resources import NAMES, grouped
 
 
 @click.command()

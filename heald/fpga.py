@@ -34,7 +34,7 @@ def core_file(build: Build, verilog: str, constraints: str) -> str:
     return filled(
         "fusesoc.core",
         build=build,
-        name=re.sub(r"[^A-Za-z0-9_]", "_", build.config.name),
+        name=re.sub(r"[^A-Za-z0-9]+", "_", f"{build.config.name}_{build.config.hash[:8]}"),
         version=f"{csr.VERSION >> 16}.{csr.VERSION & 0xFFFF}",
         about=f"Heald machine {build.config.name} ({build.config.hash}): {design.top.meaning}",
         verilog=verilog,

@@ -22,6 +22,7 @@ from heald.report.html.data import RunReport
 from heald.report.html.pages import of_model
 from heald.run import Run
 from heald.sources import OnnxSource
+from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.legal import stores_sums
 from sw.graph.accuracy import told
@@ -279,6 +280,15 @@ def run_model(
         inputs=dict(inputs),
         tensors=execution.expected | execution.arrays,
     )
+
+
+def check_device(address: str, config: MachineConfig | None = None) -> None:
+    """Raises `BusError` unless the machine at `uart:...` or `mmio:...` answers, and is that of `config`."""
+    from cosim.device import Device, open_bus
+
+    with contextlib.closing(open_bus(address)) as bus:
+        if config is not None:
+            Device(bus, config)
 
 
 def run_on_device(

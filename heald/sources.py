@@ -22,6 +22,7 @@ from sw.frontend.refusal import Refusal
 from sw.frontend.sizes import with_sizes
 from sw.frontend.weight_only import with_dynamic
 from sw.graph.network import Network
+from sw.ir.errors import IRError
 from sw.ir.load import load_program
 from sw.ir.program import Program
 
@@ -101,6 +102,8 @@ class OnnxSource:
         """Prefix any `InputError` with the model's name."""
         try:
             yield
+        except IRError:
+            raise  # it names a file of its own
         except InputError as error:
             text = self._sized(str(error))
             raise InputError(text if text.startswith(self.title) else f"{self.title}: {text}") from None

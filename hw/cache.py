@@ -22,7 +22,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
-from hw.errors import InputError
+from hw.errors import UnwritableError
 
 #: Environment variable with a directory to use instead of the user's cache.
 VARIABLE = "HEALD_CACHE"
@@ -59,9 +59,9 @@ def sources(item: Traversable, name: str, aside: Collection[str] = ()) -> Iterat
         yield item.read_text(encoding="utf-8")
 
 
-def unwritable(root: Path, error: OSError) -> InputError:
+def unwritable(root: Path, error: OSError) -> UnwritableError:
     """The error for a cache that cannot be written."""
-    return InputError(f"the cache must be a writable directory, not {root}: {error} (set {VARIABLE})")
+    return UnwritableError(f"the cache must be a writable directory, not {root}: {error} (set {VARIABLE})")
 
 
 def write(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ MOST_LATENCY = 500
 
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
-#: Where all fields are listed.
-_ALL = "`heald config show default` lists all fields"
 #: The value of `cgra` in files and settings that removes the CGRA of a preset.
 NO_GRID = "none"
 
@@ -238,6 +236,11 @@ class Derived:
 FIELDS = {f.name: f for f in dataclasses.fields(MachineConfig)}
 
 
+def unknown_field(name: str, known: Iterable[str] = FIELDS) -> str:
+    """The message for a name that is no field of a machine."""
+    return unknown("field", name, known, "`heald config show default` lists all fields")
+
+
 def preset_names() -> list[str]:
     """Names of the presets that come with Heald, smallest machine first."""
     return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
@@ -250,17 +253,19 @@ def load(
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra` is
     the name of a fabric, the path of its file (relative to this one), a table (`hw.fabric.toml`), or `none`.
-    `text` is the contents of the file, if already read. Raises `InputError` for an unknown name, an
-    unreadable file, unknown fields or bad values.
+    `text` is the contents of the file, if already read. Overridden fields become part of the name, as in
+    `tiny with rows=8`, unless `name` is one of them. Raises `InputError` for an unknown name, an unreadable
+    file, unknown fields or bad values.
     """
     if isinstance(source, MachineConfig):
         values, source = {name: getattr(source, name) for name in FIELDS}, source.name
     else:
         values = _found(source, text)
-    values |= dict(settings or {})
+    own, settings = values, dict(settings or {})
+    values = own | settings
     for key in values:
         if key not in FIELDS:
-            raise InputError(f"{source}: {unknown('field', key, FIELDS, _ALL)}")
+            raise InputError(f"{source}: {unknown_field(key)}")
     name = values["name"]
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{source}: name must be text that can be printed, not {name!r}")
@@ -269,9 +274,27 @@ def load(
     try:
         if isinstance(grid, str):
             values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
-        return MachineConfig(**values)
+        made = MachineConfig(**values)
+        return made if not settings or "name" in settings else made.replace(name=_name(made, own, settings))
     except InputError as error:
         raise InputError(f"{source}: {'cgra: ' * isinstance(values.get('cgra'), str)}{error}") from None
+
+
+def _name(made: MachineConfig, own: Mapping[str, Any], settings: Iterable[str]) -> str:
+    """The name of a machine some of whose own fields were set: the own name, and the fields that differ."""
+    told = {key: _shown(getattr(made, key)) for key in settings}
+    told = {k: v for k, v in told.items() if v != _shown(own.get(k, FIELDS[k].default))}
+    base, _, earlier = made.name.partition(" with ")
+    kept = [part for part in earlier.split(", ") if part and part.partition("=")[0] not in told]
+    parts = ", ".join(kept + [f"{k}={v}" for k, v in told.items()])
+    return f"{base} with {parts}" if parts else base
+
+
+def _shown(value: Any) -> str:
+    """A field's value as `--set` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return NO_GRID if value is None else str(getattr(value, "name", value))
 
 
 def _found(source: str, text: str | None) -> dict[str, Any]:
@@ -304,7 +327,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Parses `key=value` from the command line into a field and its value."""
     key, sign, value = text.partition("=")
     if key not in FIELDS:
-        raise InputError(f"--set: {unknown('field', key, FIELDS, _ALL)}")
+        raise InputError(f"--set: {unknown_field(key)}")
     if not sign or not value:
         raise InputError(f"--set {key} needs a value, as in --set {key}={_example(key)}")
     if key in _OTHERS:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import operator
 import os
 import re
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 
 #: System errors from outside the program: full disks, missing rights, limits. A missing file is not among
 #: them; it is a mistake of the user (reported earlier) or of this program.
@@ -32,6 +34,8 @@ _TOLD = re.compile(
         ]
     )
 )
+#: Characters of a list of names in a message, which would be cut elsewhere if it were longer.
+_LISTED = 120
 
 
 class InputError(ValueError):
@@ -41,11 +45,28 @@ class InputError(ValueError):
     """
 
 
+class UnwritableError(InputError):
+    """The cache cannot be written, because of a full disk for instance: no fault of a model or a machine."""
+
+
+@contextlib.contextmanager
+def refusals_ignored() -> Iterator[None]:
+    """Suppress `InputError`, where something else does if this is refused; but not `UnwritableError`."""
+    try:
+        yield
+    except UnwritableError:
+        raise
+    except InputError:
+        pass
+
+
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> str:
-    """The message for an unknown name: what was probably meant, and all known names or `where` they are."""
+    """The message for an unknown name: what was probably meant, and the known names or `where` they are."""
     names = list(known)
-    near = "".join(f"did you mean {n!r}? " for n in difflib.get_close_matches(name, names, 1))
-    return f"unknown {what} {name!r:.80}; {near}{where or 'valid are ' + (', '.join(names) or 'none')}"
+    near = " or ".join(map(repr, difflib.get_close_matches(name, names, 3)))
+    listed = textwrap.shorten(", ".join(names), _LISTED, placeholder=" ...")
+    hint = f"did you mean {near}? " if near else ""
+    return f"unknown {what} {name!r:.80}; {hint}{where or 'valid are ' + (listed or 'none')}"
 
 
 def of_surroundings(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.codegen.generate import ProgramTooLongError
 from sw.compile.program import Group, LoweredLoop, most_operands
 from sw.compile.refused import OperatorsError
@@ -37,6 +37,7 @@ from sw.graph.network import Network, Operator
 from sw.graph.text import text
 from sw.ir.program import Program
 from sw.ir.syntax import paused_collector
+from sw.kernels.origin import LoopTextError
 from sw.passes import Stage, configured, run
 
 #: From a graph to a graph that the machine can execute.
@@ -104,6 +105,8 @@ def executes(network: Network, names: Collection[str], config: MachineConfig) ->
             asked = tuple(o for o in operators if not {o.name, *o.nodes}.isdisjoint(names))
             if asked and not isinstance(asked[0], HostOperator):
                 driver.run(OPERATOR_STAGES[:1], Group(legal.network, asked, config))
+    except UnwritableError:
+        raise
     except InputError:
         return False
     return True
@@ -143,7 +146,10 @@ class _Driver:
 
     def run(self, stages: tuple[Any, ...], value: Any, **options: Any) -> Any:
         """The results of stages, each with the options that it has."""
-        return run(configured(stages, {**self.options, **options}), value, self._look)
+        try:
+            return run(configured(stages, {**self.options, **options}), value, self._look)
+        except LoopTextError as error:
+            raise error.error from None
 
     def programs(self, group: Group) -> list[Compiled]:
         """One program, or several if one exceeds the machine: first in parts, then with smaller tiles."""
@@ -173,6 +179,8 @@ class _Driver:
     def _attempt(self, group: Group, skipped: int) -> Compiled | None:
         try:
             return self._program(group, skip=skipped)
+        except UnwritableError:
+            raise
         except InputError:
             return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def _copy(n: int, x: list[int], y: list[int]) -> None:
     for i in range(n):
         y[i] = x[i]
+
+
+@pytest.fixture
+def no_plugins_after() -> Iterator[None]:
+    """What files of `--plugin` register in a test is gone after it."""
+    from sw import plugins
+    from sw.operators.registry import HANDLERS
+
+    before = dict(HANDLERS)
+    yield
+    HANDLERS.clear()
+    HANDLERS.update(before)
+    plugins.LOADED.clear()
 
 
 def pytest_collection_finish() -> None:

@@ -44,8 +44,8 @@ def base_machine(
     source: str | MachineConfig | None = None, settings: Mapping[str, Any] | None = None
 ) -> MachineConfig:
     """The machine around the CGRA: a preset or file (default `BASE`), with single settings changed."""
-    own = BASE_SETTINGS if source is None else {}
-    return load(source or BASE, own | dict(settings or {}))
+    own = load(BASE, {"name": BASE, **BASE_SETTINGS}) if source is None else source
+    return load(own, settings)
 
 
 def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int] | None) -> Fabric:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import click
@@ -13,7 +12,7 @@ from heald.cli.options import as_json, hardware, machine, note, print_json, prog
 from heald.report.console import plain_table, stdout
 from hw.errors import InputError
 from sw.check import Verdict
-from sw.ir.load import STDIN, load_program, read_text
+from sw.ir.load import STDIN, load_object, load_program, named
 from sw.warps.assign import assign_warps
 
 
@@ -61,13 +60,8 @@ def command(
 
 def read_programs(path: str) -> dict[int, str]:
     """Read assembly by warp from a file; raises `InputError`."""
-    name = "standard input" if path == STDIN else path
-    try:
-        found = json.loads(read_text(path, name))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{name}: not a readable JSON file: {error}") from None
-    if isinstance(found, dict) and "programs" in found:
-        found = found["programs"]
+    name, found = named(path), load_object(path, "assembly by warp")
+    found = found.get("programs", found)
     if not isinstance(found, dict):
         raise InputError(f"{name}: must be an object of assembly by warp, not {type(found).__name__}")
     texts = {}
@@ -83,11 +77,7 @@ def read_programs(path: str) -> dict[int, str]:
 def _render(verdict: Verdict) -> None:
     console = stdout()
     if not verdict.ok:
-        console.print(Text(f"{'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
-        if verdict.values:
-            console.print(Text("with " + ", ".join(f"{n} = {v}" for n, v in verdict.values.items())))
-        for line in verdict.schedule:
-            console.print(Text(f"  {line}"))
+        console.print(Text("\n".join(verdict.failure)))
         return
     over = f" over {verdict.bindings} choices of parameters" if verdict.bindings > 1 else ""
     console.print(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from heald.cli.options import PATH, as_json, note, print_json
+from heald.cli.options import PATH, as_json, note, plugins, print_json
 from heald.files import check_writable
 from heald.report.console import stdout
 
@@ -15,6 +15,7 @@ from heald.report.console import stdout
 @click.argument("a", type=PATH, metavar="A")
 @click.argument("b", type=PATH, metavar="B")
 @click.option("--report", type=PATH, metavar="FILE.html", help="Write the comparison as one HTML page.")
+@plugins
 @as_json
 def command(a: Path, b: Path, report: Path | None, json_: bool) -> None:
     """Compare two runs: configuration, cycles and bottleneck of each operator.

@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
-from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, note, print_json
+from heald.cli.options import PATH, as_json, backend, dimensions, fixed, host, note, plugins, print_json
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
 from hw.errors import InputError
 
+#: What URLs of databases in files begin with.
+_FILE = "sqlite:///"
 #: Seconds between progress lines if stderr is no terminal.
 _PAUSE = 4.0
 
@@ -61,6 +63,7 @@ _PAUSE = 4.0
 @host
 @dimensions
 @fixed
+@plugins
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:
     """Search the design space of SPACE.toml for the machine to build for some models.
@@ -83,9 +86,12 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
     with shown(stages(note, _PAUSE)) as tell:
         study = study_of(Request(space, models, **asked), note, tell)
+    written = [study.storage.removeprefix(_FILE)] if study.storage.startswith(_FILE) else []
     for name, write in (("csv", study.csv), ("export", study.export), ("report", study.report)):
         if options[name] is not None:
             write(options[name])
+            machines = f" ({len(study.front)} machines)" if name == "export" else ""
+            written.append(f"{options[name]}{machines}")
     compared = study.compare(*compare) if compare else []
     if json_:
         print_json(study.as_dict() | {"comparisons": [c.as_dict() for c in compared]})
@@ -96,6 +102,8 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
         if study.found.front and not compared:
             where = f" --storage {study.storage}" if options["storage"] else ""
             note(f"--compare {study.found.front[0]}{where} compares the first of these with the base machine")
+    if written:
+        note(f"written: {', '.join(written)}")
     return 1 if any(not c.confirmed for c in study.found.confirmations) else 0
 
 

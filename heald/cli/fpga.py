@@ -18,10 +18,11 @@ from heald.report.console import stdout
 from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
 from hw.synthesis import DEVICES, FAMILIES, find_device
-from hw.synthesis.flow import BAUD, FREQUENCY, MEMORY_BYTES, NAMES, TOPS, Build, Target, Top, build, design
+from hw.synthesis.fit import estimated_fit
+from hw.synthesis.flow import BAUD, FREQUENCY, MEMORY_BYTES, TOPS, Build, Target, Top, build, design
 from hw.synthesis.report import as_json as result
 from hw.synthesis.report import clock_name, path
-from hw.synthesis.resources import DEFAULT
+from hw.synthesis.resources import DEFAULT, NAMES
 from hw.synthesis.tools import find
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
         find("nextpnr-ecp5")
         if board is not None and output is not None:
             find("ecppack")
+        memory = options["memory"] if top.name in ("uart", "board") else 0
+        note(estimated_fit(config, target.device, memory))
     with shown(stages(note)) as tell:
         tell(f"generating {TOPS[top.name].module} of {config.name} ({config.hash})")
         serial = Serial(options["memory"], round(target.frequency * 1e6), options["baud"])

@@ -69,6 +69,25 @@ refinement = click.option(
 backend = click.option(
     "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="Simulator of the RTL."
 )
+
+
+def _load_plugins(context: click.Context, option: click.Parameter, files: tuple[Path, ...]) -> None:
+    for file in files:
+        from sw.plugins import load_plugin  # the compiler behind it takes time to import
+
+        load_plugin(file)
+
+
+#: `--plugin`, which is done with before the command begins.
+plugins = click.option(
+    "--plugin",
+    type=PATH,
+    multiple=True,
+    expose_value=False,
+    callback=_load_plugins,
+    metavar="FILE.py",
+    help="Execute a Python file that registers operators; repeatable.",
+)
 #: `--grid`, which `grid_size` reads.
 grid_option = click.option(
     "--grid", metavar="RxC", help="Rows and columns of the CGRA, instead of the fabric's own."
@@ -88,8 +107,8 @@ def hardware(function: F) -> F:
 
 
 def reading(function: F) -> F:
-    """Options for reading a model: `--allow-host`, `--dim`, `--dynamic` and `--fixed-point`."""
-    return host(dimensions(run_time(fixed(function))))
+    """Options for reading a model: `--allow-host`, `--dim`, `--dynamic`, `--fixed-point` and `--plugin`."""
+    return host(dimensions(run_time(fixed(plugins(function)))))
 
 
 def model_source(model: Path, options: Mapping[str, Any]) -> Any:

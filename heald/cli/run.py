@@ -185,7 +185,13 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
 def _ran(asked: _Run, say: Progress) -> Run:
     """Compile and run the request; errors name the file or option that they are about."""
     ports, seed = port_options(asked.options), asked.options["seed"]
-    on = asked.options["device"] or asked.options["sim"]
+    address = asked.options["device"]
+    if address is not None:
+        from heald.model_run import check_device  # the compiler behind it takes time to import
+
+        say(f"looking for the machine at {address}")  # not after minutes
+        own = asked.kind == "a directory"
+        check_device(address, None if own else machine(asked.options["hw"], asked.options["settings"]))
     with about(None):
         arrays = None if asked.files.inputs is None else read_inputs(asked.files.inputs)
         made = _compiled(asked, arrays, ports, say)
@@ -194,7 +200,7 @@ def _ran(asked: _Run, say: Progress) -> Run:
         with about(asked.files.inputs or asked.source):
             given = made.given(arrays, seed, exact=True)
         ports |= {name: asked.options[name] for name in ("waves", "base", "host_only")}
-        run = made.run(given, on=on, seed=seed, progress=say, **ports)
+        run = made.run(given, on=address or asked.options["sim"], seed=seed, progress=say, **ports)
         if asked.options["compare"]:
             say("onnxruntime executes the model")
             run.compare_reference()

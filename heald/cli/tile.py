@@ -26,13 +26,16 @@ from heald.report.console import plain_table, stdout
 from heald.report.tiling_plot import picture
 from hw.errors import InputError
 from sw.convolution import Convolution
-from sw.ir.load import STDIN, parse_json, read_bytes
+from sw.ir.load import load_object, named
 from sw.problem import Product
 from sw.tiling.plan import TilingPlan, plan
 from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
 
 if TYPE_CHECKING:
     from cosim.session.tiling import MachinePlan
+
+#: What a problem's file holds.
+_VALUES = "names and numbers"
 
 
 @click.command("tile")
@@ -78,7 +81,7 @@ def command(
         for name, value in (("set", settings), *rest.items()):
             if value:
                 raise InputError(f"--{name.replace('_', '-')} goes with --hw or --matmul")
-        given = TilingProblem.from_dict(_read(problem), _place(problem))
+        given = TilingProblem.from_dict(load_object(problem, _VALUES, shown_name), named(problem))
         planned = plan_of(given, problem)
         if plot is not None:
             write_text(plot, picture(given, planned, title=str(given)))
@@ -122,8 +125,8 @@ def _shape(problem: str | None, matmul: str | None, options: dict[str, Any]) -> 
 
 def shape_of(name: str) -> Product | Convolution:
     """Read a shape from a JSON file: m, k and n, or conv."""
-    values = _read(name)
-    place = _place(name)
+    values = load_object(name, _VALUES, shown_name)
+    place = named(name)
     for key in values:
         if key not in ("m", "k", "n", "conv"):
             raise InputError(
@@ -140,7 +143,7 @@ def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
     try:
         return plan(problem)
     except InputError as error:
-        raise InputError(f"{_place(name)}: {error}") from None
+        raise InputError(f"{named(name)}: {error}") from None
 
 
 def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> None:
@@ -188,21 +191,3 @@ def _render_machine(made: MachinePlan, console: Console) -> None:
         slowest = max(candidate.cycles for candidate in made.exact)
         text = f"the quickest of {len(made.exact)} by the cycle model; the slowest takes {slowest:,}"
         console.print(Text(text), style="dim")
-
-
-def _place(name: str) -> str:
-    return "standard input" if name == STDIN else name or "''"
-
-
-def _read(name: str) -> dict[str, Any]:
-    place = _place(name)
-    data = read_bytes(name, place)
-    try:
-        value = parse_json(data.decode("utf-8-sig"), shown_name)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: must hold JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{place}: must hold a JSON object of names and numbers, not {type(value).__name__}")
-    return value

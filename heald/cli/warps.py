@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,12 +10,11 @@ from rich.panel import Panel
 from rich.text import Text
 
 from cosim.session.warps import Warped, converted
-from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
+from heald.cli.options import PATH, as_json, hardware, machine, note, print_json, program_file
 from heald.files import check_writable, write_text
 from heald.report.console import plain_table, stdout
 from heald.report.warp_graph import figure, to_dot, to_svg
 from hw.config import MachineConfig
-from hw.errors import InputError
 from sw.ir.errors import IRError
 from sw.ir.load import load_program
 from sw.ir.program import Program
@@ -46,8 +43,8 @@ from sw.warps.reduce import Reduction
 )
 @click.option("--unroll", is_flag=True, help="Unroll every loop.")
 @hardware
-@click.option("--dot", metavar="FILE", help="Write the dependence graph for Graphviz.")
-@click.option("--svg", metavar="FILE", help="Draw the dependence graph.")
+@click.option("--dot", type=PATH, metavar="FILE", help="Write the dependence graph for Graphviz.")
+@click.option("--svg", type=PATH, metavar="FILE", help="Draw the dependence graph.")
 @click.option("--samples-suffice", is_flag=True, help="Accept a check of sampled parameter values only.")
 @as_json
 def command(
@@ -57,8 +54,8 @@ def command(
     unroll: bool,
     hw: str,
     settings: tuple[str, ...],
-    dot: str | None,
-    svg: str | None,
+    dot: Path | None,
+    svg: Path | None,
     samples_suffice: bool,
     json_: bool,
 ) -> int:
@@ -68,11 +65,9 @@ def command(
     listed with their distance in the common loops (P -> C@1), or with --unroll between instances
     (P[0] -> C[1]). If the checker rejects the result, the exit code is 1.
     """
-    asked = (("--dot", dot, to_dot), ("--svg", svg, to_svg))
-    pictures = [(option, Path(path), form) for option, path, form in asked if path is not None]
-    for option, path, _ in pictures:
-        with _told(option):
-            check_writable(path)
+    pictures = [(path, form) for path, form in ((dot, to_dot), (svg, to_svg)) if path is not None]
+    for path, _ in pictures:
+        check_writable(path)
     config = machine(hw, settings)
     program = assign_warps(load_program(file))
     _check(program, config)
@@ -80,9 +75,8 @@ def command(
     made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)
     if pictures:
         drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
-    for option, path, form in pictures:
-        with _told(option):
-            write_text(path, form(drawn))
+    for path, form in pictures:
+        write_text(path, form(drawn))
         note(f"written {path}")
     if json_:
         print_json(made.as_dict())
@@ -99,15 +93,6 @@ def _check(program: Program, config: MachineConfig) -> None:
             raise IRError(s.where, found, "a warp of the machine")
     if (error := unfed(program)) is not None:
         raise error
-
-
-@contextlib.contextmanager
-def _told(option: str) -> Iterator[None]:
-    """Prefix errors with the option that they are about."""
-    try:
-        yield
-    except (InputError, ValueError) as error:
-        raise InputError(f"{option}: {error}") from None
 
 
 def _render(made: Warped) -> None:
@@ -128,12 +113,5 @@ def _render(made: Warped) -> None:
     console.print(Columns(panels, padding=(0, 1)))
     count = f"{made.channel_count} channel{'' if made.channel_count == 1 else 's'}"
     verdict = made.verdict
-    if verdict.ok:
-        console.print(
-            Text(f"{count}; correct ({verdict.method}): {verdict.dependences:,} dependences enforced")
-        )
-    else:
-        # What could not be proved is not known to be wrong.
-        console.print(Text(f"{count}; {'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
-        for line in verdict.schedule:
-            console.print(Text(f"  {line}"))
+    right = f"correct ({verdict.method}): {verdict.dependences:,} dependences enforced"
+    console.print(Text(f"{count}; " + (right if verdict.ok else "\n".join(verdict.failure))))

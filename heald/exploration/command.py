@@ -29,6 +29,7 @@ from hw.area.measure import has_clock
 from hw.config import FIELDS
 from hw.errors import InputError
 from hw.fabric import Fabric
+from sw import plugins
 from sw.ir.program import Program
 
 #: Default number of trials of a search that is not a grid.
@@ -82,7 +83,7 @@ def prepare(request: Request) -> Prepared:
     space = request.space if isinstance(request.space, Space) else read(request.space)
     models = tuple(_model(model, request) for model in request.models)
     table = energy.read(request.energy)
-    workload = Workload(models, request.family, request.synthesis, table)
+    workload = Workload(models, request.family, request.synthesis, table, tuple(plugins.LOADED))
     loaded = tuple(map(load_model, models))
     _check_area(space, workload)
     if request.synthesis and request.executor.startswith("processes"):
@@ -163,7 +164,7 @@ def fingerprints(prepared: Prepared) -> Fingerprints:
         ),
         "family or way of measuring": f"{workload.family} {workload.synthesis}",
         "energy table": repr(workload.table),
-        "version of the compiler": worker.compiler(),
+        "version of the compiler": "".join((worker.compiler(), *plugins.LOADED.values())),
     }
     return {"space": meaning, **{name: _digits(text) for name, text in found.items()}}
 

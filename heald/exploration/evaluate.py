@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -45,6 +46,7 @@ class Workload:
     family: str
     synthesis: bool
     table: Table
+    plugins: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hw.errors import InputError
+from hw.errors import InputError, unknown
 
 Number = int | float
 Value = int | float | str
@@ -85,9 +85,8 @@ def parse(text: object, known: Collection[str], place: str, *, comparison: bool 
         raise InputError(f"{place}: {text!r} is not a formula (docs/explore.md)") from None
     _check(tree, text, place, 0)
     names = frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - FUNCTIONS.keys()
-    unknown = sorted(names - set(known))
-    if unknown:
-        raise InputError(f"{place}: unknown name {unknown[0]!r} in {text!r}; valid are {', '.join(known)}")
+    if others := sorted(names - set(known)):
+        raise InputError(f"{place}: {unknown('name', others[0], known)} (in {text!r})")
     negates = isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
     if comparison and not negates and not isinstance(tree, ast.Compare | ast.BoolOp):
         raise InputError(f'{place}: must compare something, as "a <= b" does, not {text!r}')

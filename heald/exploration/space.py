@@ -20,7 +20,7 @@ from heald.exploration.results import DEFAULT, Parameter
 from hw import config as machines
 from hw import toml_text
 from hw.config import FIELDS, NO_GRID, MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, unknown
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 
@@ -161,8 +161,7 @@ def _list(values: Mapping[str, Any], key: str, place: str) -> list[Any]:
 def _values(name: str, given: Any, place: str) -> Values:
     """The values of a parameter; numbers are sorted."""
     if name not in FIELDS or name == "name":
-        known = ", ".join((*_NUMBERS, "cgra"))
-        raise InputError(f"{place}: unknown field; fields of a machine are {known}")
+        raise InputError(f"{place}: {machines.unknown_field(name, (*_NUMBERS, 'cgra'))}")
     if isinstance(given, dict):
         given = _range(name, given, place)
     listed = given if isinstance(given, list) else [given]
@@ -264,7 +263,7 @@ def _derived(
     for name, text in table.items():
         where = f"{place}: [derived] {name}"
         if name not in _NUMBERS:
-            raise InputError(f"{where}: unknown field; fields of a machine are {', '.join(_NUMBERS)}")
+            raise InputError(f"{where}: {machines.unknown_field(name, _NUMBERS)}")
         if name in taken:
             raise InputError(f"{where}: is also a parameter; it must be only one of them")
         found[name] = parse(text, names, where)
@@ -283,7 +282,7 @@ def _derived(
 def _objectives(table: Mapping[str, Any], place: str) -> dict[str, str]:
     for name, direction in table.items():
         if name not in METRICS:
-            raise InputError(f"{place}: [objectives] {name}: unknown; valid are {', '.join(METRICS)}")
+            raise InputError(f"{place}: [objectives]: {unknown('metric', name, METRICS)}")
         if direction not in (MINIMIZE, MAXIMIZE):
             raise InputError(
                 f'{place}: [objectives] {name}: must be "{MINIMIZE}" or "{MAXIMIZE}", not {direction!r}'

@@ -32,6 +32,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.syntax import paused_collector
 from sw.kernels import mappings
+from sw.plugins import load_plugin
 
 
 class WorkerLostError(Exception):
@@ -79,6 +80,8 @@ def compiler() -> str:
 
 def load(name: str, workload: Workload) -> None:
     """Read the models of a workload, which tasks then refer to by name. Raises `InputError`."""
+    for file in workload.plugins:
+        load_plugin(file)
     _loaded[name] = workload, tuple(map(load_model, workload.models))
 
 

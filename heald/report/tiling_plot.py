@@ -9,8 +9,10 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from rich.filesize import decimal
+
 from heald.report.html.svg import Drawing, LogAxis
-from heald.report.numbers import bytes_text, number_text
+from heald.report.numbers import number_text
 from sw.tiling.cost import kernel_cuts, times
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
@@ -121,7 +123,7 @@ def _remarks(p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str]) -> li
         ("B", (p.k, p.n), plan.loads_b, plan.bytes_b, columns, "column"),
     ):
         kind = "" if p.conv is None else "weights, " if name == "A" else "patches, "
-        text = f"loaded {_times(loads)}, {bytes_text(loaded)}"
+        text = f"loaded {_times(loads)}, {decimal(loaded)}"
         if kind.startswith("p"):
             cuts = kernel_cuts(p, plan.partition_k)
             text = f"pixels {text}" + (f" (each read {_times(cuts)} in a load)" if cuts > 1 else "")

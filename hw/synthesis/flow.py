@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hw.config import MachineConfig
-from hw.errors import InputError
 from hw.rtl.bus.protocol import Serial
-from hw.synthesis import Device, Placement, Resources, Synthesis, place_and_route, synthesise
+from hw.synthesis import Device, Placement, Synthesis, place_and_route, synthesise
+from hw.synthesis.fit import check_fit
 from hw.synthesis.tools import Progress, ToolError
 
 if TYPE_CHECKING:
@@ -89,10 +89,6 @@ def design(
     return Design(top, emit.board_verilog(config, board, serial), constraints(board), board.name)
 
 
-#: Names of the fields of `Resources` in messages and reports.
-NAMES = {"luts": "LUTs", "ffs": "registers", "brams": "block RAMs", "dsps": "multipliers"}
-
-
 @dataclass(frozen=True)
 class Target:
     """Where to build a design: `device` is None if it is only synthesised; `frequency` is in MHz."""
@@ -161,14 +157,3 @@ def build(config: MachineConfig, design: Design, target: Target, progress: Progr
     best = max(placements.values(), key=lambda placement: placement.margin)
     tried = {seed: placements[seed].fmax_mhz if seed in placements else None for seed in target.seeds}
     return Build(config, design, target, synthesis, best, tried)
-
-
-def check_fit(needed: Resources, device: Device) -> None:
-    """Raises `InputError` that lists every resource of which the device has too little."""
-    short = [
-        f"{getattr(needed, field):,} {name} (it has {getattr(device.holds, field):,})"
-        for field, name in NAMES.items()
-        if getattr(needed, field) > getattr(device.holds, field)
-    ]
-    if short:
-        raise InputError(f"the design does not fit {device.name}: it needs {', '.join(short)}")

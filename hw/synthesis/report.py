@@ -10,8 +10,8 @@ from typing import Any
 
 from hw.package.text import filled
 from hw.synthesis import Placement, Resources
-from hw.synthesis.flow import NAMES, Build
-from hw.synthesis.resources import grouped
+from hw.synthesis.flow import Build
+from hw.synthesis.resources import NAMES, grouped
 
 #: The name for cells and instances of the top itself.
 TOP = "(top)"

@@ -54,6 +54,10 @@ class Resources:
         return Resources(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
+#: Names of the fields of `Resources` in messages and reports.
+NAMES = {"luts": "LUTs", "ffs": "registers", "brams": "block RAMs", "dsps": "multipliers"}
+
+
 def of_cells(cells: Mapping[str, int], family: str) -> Resources:
     """The resources of a number of cells of each type."""
     totals = dict.fromkeys((f.name for f in fields(Resources)), 0)

@@ -115,6 +115,14 @@ class SearchResult:
         return () if self.mapping is None else differences(self.mapping)
 
 
+class NoMappingError(InputError):
+    """The search for a mapping found none; `obstacle` says why, without the names of loop and CGRA."""
+
+    def __init__(self, graph: Graph, fabric: Fabric, obstacle: str):
+        super().__init__(f"loop {graph.name!r} does not fit the CGRA {fabric.name!r}: {obstacle}")
+        self.obstacle = obstacle
+
+
 def map_graphs(
     graphs: Iterable[Graph],
     fabric: Fabric,
@@ -126,15 +134,14 @@ def map_graphs(
 ) -> dict[Graph, SearchResult]:
     """Maps all graphs to a fabric, each with at most the work of `budget` (see `map_graph`).
 
-    Raises `InputError` for a graph for which no mapping is found.
+    Raises `NoMappingError` for a graph for which no mapping is found, other `InputError`s as `map_graph`.
     """
     found: dict[Graph, SearchResult] = {}
     for graph in dict.fromkeys(graphs):
         told = None if report is None else functools.partial(report, graph)
         outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
-            about = f"loop {graph.name!r} does not fit the CGRA {fabric.name!r}"
-            raise InputError(f"{about}: {_obstacle(outcome, fabric)}")
+            raise NoMappingError(graph, fabric, _obstacle(outcome, fabric))
         found[graph] = outcome
     return found
 

@@ -75,6 +75,13 @@ class Verdict:
     channels: Mapping[int, Flow] = field(default_factory=dict)
     deadlock: bool = False
 
+    @property
+    def failure(self) -> tuple[str, ...]:
+        """Lines for people: reason, parameter values, schedule. Without a schedule nothing is known wrong."""
+        values = ", ".join(f"{name} = {value}" for name, value in self.values.items())
+        reason = f"{'wrong: ' if self.schedule else ''}{self.reason}"
+        return (reason, *([f"with {values}"] if values else ()), *(f"  {line}" for line in self.schedule))
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         made: dict[str, Any] = {"ok": self.ok, "method": self.method}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.compile.array import ArrayProblem, Key, Nest
 from sw.compile.array_emitter import ArrayEmitter
 from sw.compile.forms import HALVES
@@ -104,6 +104,8 @@ def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> L
     if p.images:
         try:
             return _lowered(dataclasses.replace(p, segmented=True), room_bytes, allowed)
+        except UnwritableError:
+            raise
         except InputError:
             if p.across > p.length:
                 raise

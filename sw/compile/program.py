@@ -13,7 +13,7 @@ import numpy as np
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.cgra.launcher import UNIT
 from sw.compile.array_tiles import Choices, LoweredProduct
 from sw.compile.forms import Loop, index
@@ -120,6 +120,8 @@ def tile(group: Group, space: range, allowed: Choices) -> Tiled:
             try:
                 with mappings.heard_of(f"operator {next(numbers)} of {count}"):
                     lowered.append(_part(operator, memory.homes, config, half, taken, allowed))
+            except UnwritableError:
+                raise
             except InputError as error:
                 text, about = str(error), f"{operator.name} ({operator.op})"
                 refused.append((operator, text if operator.name in text else f"{about}: {text}"))
@@ -193,6 +195,8 @@ def _part(
     reserved = room // 4
     try:
         made = lower(operator, LoweringContext(config, homes, room - reserved, allowed))
+    except UnwritableError:
+        raise
     except InputError:
         made = lower(operator, LoweringContext(config, homes, config.scratch_bytes - reserved, allowed))
     names = {blob.name for blob in made.blobs}

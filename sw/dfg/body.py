@@ -68,7 +68,7 @@ class Body:
             self.statement(statement)
             if len(self.values.items) > LARGEST:
                 found = f"more than {LARGEST} operations"
-                raise self.error(statement, found, "a smaller body, or loops with fewer iterations")
+                raise self.text.limit(statement, found, "a smaller body, or loops with fewer iterations")
 
     def statement(self, statement: ast.stmt) -> None:
         """Translates one statement."""
@@ -178,7 +178,8 @@ class Body:
             raise self.error(args[2], "a step of 0", "a step that is not 0")
         numbers = range(*bounds)
         if len(numbers) > LARGEST:
-            raise self.error(loop, f"{len(numbers)} iterations", f"at most {LARGEST} of a loop in a body")
+            found = f"{len(numbers)} iterations"
+            raise self.text.limit(loop, found, f"at most {LARGEST} of a loop in a body")
         for number in numbers:
             self.set(loop.target, self.values.number(number))
             self.statements(loop.body)

@@ -26,3 +26,7 @@ class IRError(InputError):
         self.where, self.found, self.expected = where, found, expected
         place = f"{where}: " if where else ""
         super().__init__(f"{place}found {found}, expected {expected}")
+
+
+class LimitError(IRError):
+    """A program that is well formed, but larger than can be compiled."""

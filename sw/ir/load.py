@@ -20,13 +20,18 @@ STDIN = "-"
 _LONGEST = 4000
 
 
+def named(path: str | Path) -> str:
+    """What errors call a file; `-` is standard input."""
+    return "standard input" if str(path) == STDIN else str(path) or "''"
+
+
 def load_program(path: str | Path) -> Program:
     """Reads and checks a program file; `-` is standard input.
 
     Raises `InputError` if the file cannot be read, and `IRError` with the location if the program is
     malformed.
     """
-    name = "standard input" if str(path) == STDIN else str(path) or "''"
+    name = named(path)
     program = parse_program(read_text(path, name), name)
     check(program)
     return program
@@ -60,6 +65,24 @@ def read_bytes(path: str | Path, name: str) -> bytes:
     except AttributeError:
         # Standard input is closed, so Python has no object for it.
         raise InputError(f"{name}: cannot be read: it is closed") from None
+
+
+def load_object(path: str | Path, what: str, shown: Callable[[str], str] = repr) -> dict[str, Any]:
+    """The JSON object in a file, of `what`; `-` is standard input.
+
+    Raises `InputError` for a file that cannot be read, and for what is no such object.
+    """
+    name = named(path)
+    data = read_bytes(path, name)
+    try:
+        value = parse_json(data.decode("utf-8-sig"), shown)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: must hold JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{name}: must hold a JSON object of {what}, not {type(value).__name__}")
+    return value
 
 
 def parse_json(text: str, shown: Callable[[str], str], **options: Any) -> Any:

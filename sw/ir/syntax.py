@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sw.ir.errors import IRError, Location
+from sw.ir.errors import IRError, LimitError, Location
 
 #: Maximum nesting of expressions and statements. Code that processes them recurses to the same depth.
 DEEPEST = 100
@@ -34,7 +34,7 @@ def python_tree(text: str, file: str, mode: str) -> ast.AST:
     except ValueError as error:
         raise IRError(Location(file, 1, 1), f"unreadable text ({error})", "Python syntax") from None
     except (RecursionError, MemoryError):
-        raise IRError(Location(file, 1, 1), "a text nested too deep", "less nesting") from None
+        raise LimitError(Location(file, 1, 1), "a text nested too deep", "less nesting") from None
 
 
 def check_depth(root: ast.stmt | ast.expr, file: str) -> set[str]:
@@ -56,7 +56,7 @@ def check_depth(root: ast.stmt | ast.expr, file: str) -> set[str]:
             if depth > DEEPEST:
                 at = node if isinstance(node, ast.stmt | ast.expr) else root
                 where = Location(file, at.lineno, at.col_offset + 1)
-                raise IRError(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
+                raise LimitError(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
         for name in node._fields:
             child = getattr(node, name, None)
             if isinstance(child, list):
@@ -149,3 +149,7 @@ class SourceText:
     def error(self, node: Place, found: str, expected: str) -> IRError:
         """Builds an error at this location."""
         return IRError(self.at(node), found, expected)
+
+    def limit(self, node: Place, found: str, expected: str) -> LimitError:
+        """An error for what is too large, at this place."""
+        return LimitError(self.at(node), found, expected)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from hw.fabric import Unit
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
@@ -107,6 +107,8 @@ def choose(
             last = seed + (ORDERED_SEEDS if others and tries > 1 else tries)
             try:
                 tried = _mapped((made, *others), config, demand, range(seed, last))
+            except UnwritableError:
+                raise
             except InputError:
                 if made.unrolling.lanes == 1:
                     raise

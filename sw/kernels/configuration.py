@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, refusals_ignored
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ArrayEntry, encode
 from hw.fabric.layout import PATCHES
@@ -23,6 +22,7 @@ from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants
+from sw.ir.errors import LimitError
 from sw.kernels import mappings
 from sw.kernels.kernel import GridKernel
 
@@ -84,8 +84,20 @@ class Configured:
 def graph_of(kernel: GridKernel) -> Graph:
     """The graph of a kernel's only loop, with constants folded into their users.
 
-    Raises `InputError` for a text that is not one loop over all of its parameters.
+    Raises `InputError` for a text that is too large or not one loop over all of its parameters, and
+    `LoopTextError` for one that a person wrote and that is wrong.
     """
+    try:
+        return _graph(kernel)
+    except LimitError:
+        raise
+    except InputError as error:
+        if kernel.origin is None:
+            raise
+        raise kernel.origin.located(error, kernel.text) from None
+
+
+def _graph(kernel: GridKernel) -> Graph:
     parsed = parse_kernel(kernel.text, kernel.name, f"kernel {kernel.name}")
     place = f"kernel {kernel.name}"
     if len(parsed.loops) != 1 or parsed.results or not all(x.on_host for x in parsed.launches if x.once):
@@ -112,7 +124,7 @@ def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tu
         least = bound(prepare(graph, fabric), fabric).mii
         few = _with_tables(graph, fabric, sum(-(-count // least) for count in counts.values()))
         if few != fabric:
-            with contextlib.suppress(InputError):
+            with refusals_ignored():
                 found, cached = mappings.find(graph, few, seed, compared)
                 if found.found.ii == least:
                     return replace(found, mapping=replace(found.found, fabric=fabric)), cached

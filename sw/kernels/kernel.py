@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, SCALARS, SPACES, ArrayEntry
 from hw.fabric.layout import ARRAYS
 from sw import dtypes
+from sw.kernels.origin import Origin
 
 _SPACES = {"acc": 0, "scratch": 1, "out": 2}
 
@@ -42,6 +43,7 @@ class GridKernel:
     """One loop: `text` holds a function `name(n, streams..., scalars...)` with one loop over `range(n)`.
 
     An iteration computes `per_iteration` elements. The scalars are arguments of the launch, in this order.
+    `origin` is where the text was written, if a person wrote it.
     """
 
     name: str
@@ -49,6 +51,7 @@ class GridKernel:
     streams: tuple[Stream, ...]
     scalars: tuple[str, ...]
     per_iteration: int = 1
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for what, found, most in (

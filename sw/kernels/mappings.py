@@ -1,4 +1,4 @@
-"""A disk cache of mappings: graphs of equal structure are mapped once per fabric.
+"""A disk cache of mappings: graphs of equal structure are mapped once per fabric, or refused once.
 
 Numbers, table contents and array addresses do not matter to a mapping. They are removed before mapping, so
 the mapping does not depend on which graph of a structure came first.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sw.cgra.bounds import MII, bound
 from sw.cgra.encode import differences
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
-from sw.cgra.search import EFFORTS, SearchResult, map_graphs
+from sw.cgra.search import EFFORTS, NoMappingError, SearchResult, map_graphs
 from sw.dfg.graph import Graph, Memory, Node
 
 #: Increase when the file format changes.
@@ -53,9 +54,9 @@ def heard_of(part: str) -> contextlib.AbstractContextManager[None]:
 
 
 @functools.cache
-def mapper() -> str:
-    """A fingerprint of the mapper's sources: another version may find other mappings."""
-    folders = (resources.files("sw.cgra"), resources.files("sw.dfg"))
+def mapper(*packages: str) -> str:
+    """A fingerprint of sources, by default the mapper's: another version may find other mappings."""
+    folders = [resources.files(package) for package in packages or ("sw.cgra", "sw.dfg")]
     files = sorted((f.name, f) for folder in folders for f in folder.iterdir() if f.name.endswith(".py"))
     return fingerprint(text for name, file in files for text in (name, file.read_text(encoding="utf-8")))
 
@@ -90,8 +91,9 @@ def structure(graph: Graph) -> Graph:
 def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> tuple[SearchResult, bool]:
     """Finds a mapping of a graph on a fabric, and says whether it came from disk.
 
-    A mapping from disk is `compared` with the graph. Raises `InputError` if there is no mapping, or if the
-    cache cannot be written.
+    A mapping from disk is `compared` with the graph. Raises `NoMappingError` if there is no mapping, which is
+    searched once and then known from disk, and `InputError` if an operation finds no PE, or if the cache
+    cannot be written.
     """
     prepared = prepare(graph, fabric)
     common = structure(prepared)
@@ -113,19 +115,57 @@ def _mapped(
 ) -> SearchResult:
     """Computes a mapping; if several processes need it at once, one computes it and the others wait."""
     bound(prepared, fabric)  # raises an error with the graph's own name if an operation has no PE
-    say = _listener.get()
+    say, refusal = _listener.get(), _refusal(path, common)
+    _raise_refused(refusal, common, fabric)
     try:
         with locked(path, lambda: say(f"waiting for a loop of {fabric.name} that another process maps")):
             held = _read(path, common, fabric, compared)
             if held is not None:
                 return held
+            _raise_refused(refusal, common, fabric)
             say(f"mapping loops to {fabric.name}")
-            found = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common]
-            text = json.dumps(_written(found), separators=(",", ":"))
-            write(path, f"{fingerprint((text,))}\n{text}\n")
+            try:
+                found = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common]
+            except NoMappingError as error:
+                _write(refusal, {"obstacle": error.obstacle})
+                raise
+            _write(path, _written(found))
             return found
     finally:
         say("")
+
+
+def _refusal(path: Path, common: Graph) -> Path:
+    """The file that says that there is no mapping for `path`.
+
+    Its key has all that decides whether one is found: beside the graph, the fabric, the seed, the effort and
+    the mapper, which are in the key of the mapping, the rules of fabrics and the constraint solver.
+    """
+    parts = (path.stem, "refused", str(common.lanes), mapper("hw.fabric"), version("ortools"))
+    return path.with_name(f"{fingerprint(parts)}.json")
+
+
+def _raise_refused(refusal: Path, common: Graph, fabric: Fabric) -> None:
+    """Raise the `NoMappingError` of an earlier search, if there was one."""
+    try:
+        obstacle = _held(refusal)["obstacle"]
+    except BROKEN:
+        return
+    raise NoMappingError(common, fabric, str(obstacle))
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    text = json.dumps(values, separators=(",", ":"))
+    write(path, f"{fingerprint((text,))}\n{text}\n")
+
+
+def _held(path: Path) -> dict[str, Any]:
+    """The contents of a file; raises one of `BROKEN` where they are not whole."""
+    check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
+    if check_sum != fingerprint((text,)):
+        raise ValueError("damaged")
+    held: dict[str, Any] = json.loads(text)
+    return held
 
 
 def _written(found: SearchResult) -> dict[str, Any]:
@@ -147,10 +187,7 @@ def _written(found: SearchResult) -> dict[str, Any]:
 def _read(path: Path, graph: Graph, fabric: Fabric, compared: bool) -> SearchResult | None:
     """Reads a cache file; None if it does not hold a mapping of the graph."""
     try:
-        check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
-        if check_sum != fingerprint((text,)):
-            return None
-        held = json.loads(text)
+        held = _held(path)
         places = {node.id: Place(*p) for node, p in zip(graph.nodes, held["places"], strict=True)}
         routes = {
             int(edge): tuple(Hop(Register(kind, pe, number), step) for kind, pe, number, step in hops)

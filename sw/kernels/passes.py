@@ -6,11 +6,13 @@ bytes of the output buffer, for the launches after it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sw.ir.expression import Const, Expr
 from sw.kernels.kernel import GridKernel, Stream
+from sw.kernels.origin import Origin
 
 Value = Expr | int
 
@@ -69,7 +71,10 @@ def loop(
     per_iteration: int = 1,
     lanes: int = 1,
 ) -> GridKernel:
-    """Builds the kernel of a loop; the lines before it, in it and outside the function are not indented."""
+    """Builds the kernel of a loop; the lines before it, in it and outside the function are not indented.
+
+    Errors in the text are reported at its place in the caller's file.
+    """
     outside = f"LANES = {lanes}\n\n\n" * (lanes > 1) + outside
 
     def indented(text: str, by: int) -> str:
@@ -78,7 +83,9 @@ def loop(
     parameters = ", ".join(("n", *(s.name for s in streams), *scalars))
     head = f"{outside}def {name}({parameters}):\n"
     text = head + indented(before, 4) + "    for i in range(n):\n" + indented(body, 8)
-    return GridKernel(name, text, streams, scalars, per_iteration)
+    caller = sys._getframe(1)
+    origin = Origin(caller.f_code.co_filename, caller.f_lineno, body)
+    return GridKernel(name, text, streams, scalars, per_iteration, origin)
 
 
 def unpacked(word: str, signed: bool = False) -> tuple[str, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Sequence
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import refusals_ignored
 from hw.fabric.operations import LOADS
 from sw import dtypes
 from sw.cgra.bounds import bound
@@ -30,7 +29,7 @@ def quickest(loops: Sequence[Pass], config: MachineConfig) -> tuple[int, Configu
     cycles = _cycles(first, best, best.ii)
     for i, one in enumerate(others, 1):
         # There may be no PE with lanes for an operation, or no route to it.
-        with contextlib.suppress(InputError):
+        with refusals_ignored():
             fabric = best.mapping.fabric
             least = bound(prepare(graph_of(one.kernel), fabric), fabric).mii
             for seed in range(SEEDS if _iterations(one) * least < cycles else 0):

@@ -6,7 +6,6 @@ the tensor gets padding after its rows (`lines`), or a copy has it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections import defaultdict
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError, refusals_ignored
 from sw.compile.array_tiles import lowered
 from sw.compile.bands import in_bands
 from sw.compile.images import convolution_problem, follows_of, joined, plain, spread, widened
@@ -343,8 +342,10 @@ def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
         made = lowered(problem, context.room, allowed)
         if (wider := widened(problem)) is not None:
             # Its tiles may be too large.
-            with contextlib.suppress(InputError):
+            with refusals_ignored():
                 made = min(made, lowered(wider, context.room, allowed), key=lambda found: found.time)
+    except UnwritableError:
+        raise
     except InputError:
         if bands is None:
             raise

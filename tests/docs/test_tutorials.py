@@ -16,7 +16,12 @@ TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reader:
+def reader(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    no_plugins_after: None,
+) -> Reader:
     """A reader at the root of a clone that has no `build/` of its own."""
 
     def heald(arguments: Sequence[str]) -> tuple[int, str]:

@@ -97,9 +97,10 @@ def test_standard_input(heald: Any, file: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("{", "programs.json: not a readable JSON file"),
-        ("[" * 100_000, "programs.json: not a readable JSON file"),
-        ("[1]", "programs.json: must be an object of assembly by warp, not list"),
+        ("{", "programs.json: must hold JSON: "),
+        ("[" * 100_000, "programs.json: must hold JSON: "),
+        ("[1]", "programs.json: must hold a JSON object of assembly by warp, not list"),
+        ({"programs": 1}, "programs.json: must be an object of assembly by warp, not int"),
         ({"x": "halt"}, "programs.json: a key must be the number of a warp, not 'x'"),
         ({"0": 1}, "programs.json: warp 0: must be assembly text, not int"),
         ({"99": "halt"}, "warp 99: the machine has warps 0 to 5"),

@@ -90,6 +90,29 @@ def test_a_device_that_is_not_there(model: CompiledModel, inputs: dict[str, np.n
         run_on_device(model, inputs, "board")
 
 
+def test_a_wrong_port_or_machine_is_told_before_the_model_is_compiled(
+    heald: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_arguments: object, **_others: object) -> None:
+        raise AssertionError("compiled")
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(matmul_integer((5, 9), (9, 7)).SerializeToString())
+    assert heald("compile", path, "--hw", "test", "-o", tmp_path / "made").code == 0
+    monkeypatch.setattr("heald.session.compile", never)
+    monkeypatch.setattr("heald.session.load", never)
+    for source in (path, tmp_path / "made"):
+        ended = heald("run", source, "--device", "uart:/dev/nowhere")
+        assert (ended.code, ended.out) == (2, "")
+        assert "looking for the machine at uart:/dev/nowhere" in ended.err
+        assert "/dev/nowhere: the serial port cannot be opened" in ended.err
+    monkeypatch.setattr("cosim.device.open_bus", lambda address: FakeBus(CONFIG))
+    monkeypatch.setattr(FakeBus, "close", lambda self: None, raising=False)
+    ended = heald("run", path, "--hw", "tiny", "--device", "uart:/dev/x")
+    assert ended.code == 2
+    assert "the machine must be 'tiny'" in ended.err
+
+
 def test_the_command_tells_what_the_device_gave(
     heald: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from heald.files import check_directory
+from hw.area import estimate
 from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
@@ -21,6 +22,7 @@ from hw.package import csr_page
 from hw.package.registers import REGISTERS
 from hw.rtl.bus.board import Board, constraints, load_board
 from hw.rtl.bus.protocol import Serial
+from hw.synthesis.fit import estimated_fit
 from hw.synthesis.flow import TOPS, Build, Design, Top, design
 from hw.synthesis.report import clock_name, signal
 from hw.synthesis.resources import DEVICES, Resources
@@ -57,6 +59,7 @@ def verilog(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             return Design(top, text)
 
         monkeypatch.setattr("heald.cli.fpga.design", instead)
+        monkeypatch.setattr("heald.cli.fpga.estimated_fit", lambda *_: "estimate of another design")
 
     install(SMALL.replace("module small", "module heald"))
     return install
@@ -103,7 +106,7 @@ def test_fusesoc_reads_the_core_file(heald: Any, verilog: object, tmp_path: Path
     pytest.importorskip("fusesoc")
     out = tmp_path / "out"
     assert heald("fpga", "--hw", "tiny", "--device", "12k", "-o", out).code == 0
-    core = "heald:machine:tiny_core"
+    core = f"heald:machine:tiny_{load('tiny').hash[:8]}_core"
 
     def fusesoc(*arguments: str) -> str:
         command = [sys.executable, "-m", "fusesoc.main", "--cores-root", str(out), *arguments]
@@ -122,6 +125,21 @@ def test_fusesoc_reads_the_core_file(heald: Any, verilog: object, tmp_path: Path
         assert "heald.v" in setup
         assert "toplevel: heald" in setup
     assert "-Wno-UNUSEDSIGNAL" in setups["lint"]
+
+
+def test_two_configurations_of_a_preset_are_two_cores(heald: Any, verilog: object, tmp_path: Path) -> None:
+    names = set()
+    for i, settings in enumerate(([], ["--set", "rows=4"], ["--set", "rows=4", "--set", "name=tiny"])):
+        folder = tmp_path / str(i)
+        arguments = ("--hw", "tiny", *settings, "--synth-only", "-o", folder, "--json")
+        names.add(json.loads(heald("fpga", *arguments).out)["machine"])
+        (line,) = (x for x in (folder / "heald.core").read_text().splitlines() if x.startswith("name: "))
+        names.add(line.split(":")[3])
+    small = load("tiny", {"rows": 4}).hash[:8]
+    assert names == {
+        *("tiny", "tiny with rows=4", f"tiny_{load('tiny').hash[:8]}_core"),
+        *(f"tiny_with_rows_4_{small}_core", f"tiny_{small}_core"),
+    }
 
 
 def test_a_frequency_that_is_missed_is_a_failure_with_all_files(
@@ -301,6 +319,43 @@ def test_a_design_larger_than_the_device_is_refused_with_the_numbers(
     assert "LUTs (it has 40)" in last
     assert "29 multipliers (it has 28)" in last
     assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_that_surely_does_not_fit_is_refused_before_synthesis(
+    heald: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_arguments: object) -> None:
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("heald.cli.fpga.design", never)
+    needed = estimate(load("tiny"))
+    ended = heald("fpga", "--hw", "tiny", "--device", "45k")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"tiny does not fit 45k: the estimate is {needed.dsps} of 72 multipliers" in ended.err
+    assert "take a larger device (85k) or a smaller machine" in ended.err
+
+
+def test_a_machine_that_may_not_fit_is_built_after_a_warning(
+    heald: Any, verilog: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heald.cli.fpga.estimated_fit", estimated_fit)
+    device, needed = DEVICES["12k"], estimate(load("tiny"))
+    for luts, text in (
+        (needed.luts, f"estimate for tiny on 12k: {needed.luts:,} of {needed.luts:,} LUTs"),
+        (needed.luts - 1, f"warning: tiny may not fit 12k: the estimate is {needed.luts:,} of"),
+    ):
+        holds = Resources(luts=luts, ffs=needed.ffs, brams=needed.brams, dsps=needed.dsps)
+        monkeypatch.setitem(DEVICES, "12k", type(device)(device.name, device.part, holds, device.packages))
+        ended = heald("fpga", "--hw", "tiny", "--device", "12k")
+        assert ended.code == 0
+        assert text in ended.err.splitlines()[0]
+
+
+def test_the_memory_behind_a_uart_counts() -> None:
+    device, needed = DEVICES["85k"], estimate(load("tiny")).brams
+    assert f"{needed + 32} of 208 block RAMs" in estimated_fit(load("tiny"), device, 65536)
+    with pytest.raises(InputError, match=f"{needed + 256} of 208 block RAMs"):
+        estimated_fit(load("tiny"), device, 1 << 19)
 
 
 def test_a_missing_tool_is_told_before_the_work(

@@ -181,7 +181,8 @@ def test_convolutions_go_to_the_host_of_a_machine_without_patches(heald: Any, tm
     machine = ("--hw", "test", "--set", "convolutions=false", "-o", tmp_path / "out")
     ended = heald("compile", made, *machine)
     assert ended.code == 2
-    assert "conv: 'test' forms no image patches; this needs convolutions = true" in ended.err
+    text = "conv: 'test with convolutions=false' forms no image patches; this needs convolutions = true"
+    assert text in ended.err
     ended = heald("compile", made, *machine, "--allow-host")
     assert ended.code == 0
     assert "nothing runs on the machine" in ended.err

@@ -198,13 +198,13 @@ def test_what_a_machine_refuses_goes_to_the_host_on_every_way(
     model.write_bytes(proto.SerializeToString())
     refused = heald("run", model, "--hw", hw)
     assert refused.code == 2
-    assert "(Softmax): machine 'test' must have a CGRA, it has none; " in refused.err
+    assert f"(Softmax): machine {config.name!r} must have a CGRA, it has none; " in refused.err
     assert refused.err.endswith("; --set cgra=torus4x4 would do, or --allow-host leaves it to the host\n")
     ran = heald("run", model, "--hw", hw, "--allow-host", "--json")
     assert ran.code == 0, ran.err
     run = json.loads(ran.out)
     hosted = {o["name"]: o["why"] for o in run["operators"] if o["where"] == "host"}
-    assert "machine 'test' must have a CGRA, it has none" in hosted["n2"]
+    assert f"machine {config.name!r} must have a CGRA, it has none" in hosted["n2"]
     assert [o["op"] for o in run["operators"] if o["where"] == "machine"] == ["MatMulInteger"]
     assert heald("compile", model, "--hw", hw, "--allow-host", "-o", folder).code == 0
     again = json.loads(heald("run", folder, "--json").out)

@@ -18,6 +18,26 @@ def test_every_preset_loads_and_names_itself(name: str) -> None:
     assert machine.derived.buffer_a.depth * machine.derived.buffer_a.banks == machine.buffer_a_bytes
 
 
+@pytest.mark.parametrize(
+    ("source", "settings", "name"),
+    [
+        ("tiny", {}, "tiny"),
+        ("tiny", {"rows": 4, "cgra": "none"}, "tiny with rows=4, cgra=none"),
+        ("tiny", {"rows": 8, "convolutions": False}, "tiny with convolutions=false"),
+        ("test", {"cgra": "torus4x4"}, "test with cgra=torus4x4"),
+        ("tiny", {"rows": 4, "name": "mine"}, "mine"),
+        (config.load("tiny", {"rows": 4, "cols": 4}), {"rows": 16}, "tiny with cols=4, rows=16"),
+        (config.load("tiny", {"rows": 4}), {"rows": 4}, "tiny with rows=4"),
+    ],
+)
+def test_a_name_tells_the_fields_that_were_set(
+    source: str | config.MachineConfig, settings: dict[str, object], name: str
+) -> None:
+    made = config.load(source, settings)
+    assert made.name == name
+    assert config.load(made) == made
+
+
 def test_presets_have_the_arrays_they_are_known_for() -> None:
     sizes = {n: (config.load(n).rows, config.load(n).cols) for n in ("test", "tiny", "default")}
     assert sizes == {"test": (4, 4), "tiny": (8, 8), "default": (16, 16)}
@@ -61,7 +81,11 @@ def test_a_wrong_grid_is_refused(tmp_path: Path) -> None:
 def test_patches_of_convolutions_can_be_left_out(tmp_path: Path) -> None:
     bare = config.load("test", dict([config.parse_setting("convolutions=false")]))
     (tmp_path / "bare.toml").write_text(config.to_toml(bare))
-    assert config.load(str(tmp_path / "bare.toml")) == bare == config.load("test").replace(convolutions=False)
+    assert (
+        config.load(str(tmp_path / "bare.toml"))
+        == bare
+        == config.load("test").replace(name=bare.name, convolutions=False)
+    )
     assert bare.hash != config.load("test").hash
     assert bare.lacks("load_b_conv") == "convolutions = true"
     assert config.load("test").lacks("load_b_conv") is None
@@ -84,7 +108,8 @@ def test_every_preset_has_a_grid_that_can_be_taken_away(tmp_path: Path) -> None:
         assert machine.cgra.name == {"tiny": "small3x3", "test": "compact4x4", "lean": "shared4x4"}.get(
             name, "vector3x4"
         )
-        assert config.load(name, dict([config.parse_setting("cgra=none")])) == machine.replace(cgra=None)
+        bare = config.load(name, dict([config.parse_setting("cgra=none")]))
+        assert bare.replace(name=name) == machine.replace(cgra=None)
     (tmp_path / "a.toml").write_text('preset = "test"\nname = "test"\ncgra = "none"\n')
     assert config.load(str(tmp_path / "a.toml")) == config.load("test").replace(cgra=None)
     bare = config.load("lean").replace(cgra=None, name="bare")
@@ -95,7 +120,7 @@ def test_every_preset_has_a_grid_that_can_be_taken_away(tmp_path: Path) -> None:
 def test_a_file_may_start_from_a_preset(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('preset = "tiny"\nwarps = 4\n')
     machine = config.load(str(tmp_path / "a.toml"), {"channels": 5})
-    assert (machine.rows, machine.warps, machine.channels, machine.name) == (8, 4, 5, "a")
+    assert (machine.rows, machine.warps, machine.channels, machine.name) == (8, 4, 5, "a with channels=5")
 
 
 def test_the_hash_tells_hardware_apart_and_ignores_name_and_memories() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import jinja2
 import numpy as np
 from markupsafe import Markup
-
-from heald.report.numbers import bytes_text
+from rich.filesize import decimal
 
 #: A page may load nothing from elsewhere, only pictures that it makes itself.
 POLICY = (
@@ -56,7 +55,7 @@ def template(package: str, name: str = "template.html") -> jinja2.Template:
         "items": lambda value, unit: f"{value:,} {unit.removesuffix('s') if value == 1 else unit}",
         "count": lambda value: f"{value:,}",
         "percent": lambda share: f"{100 * share:.1f} %",
-        "bytes": bytes_text,
+        "bytes": decimal,
         "address": lambda value: f"{value:#010x}",
     }
     return environment.get_template(name)

@@ -7,9 +7,10 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
+from rich.filesize import decimal
+
 from heald.report.html.data import RunReport, TensorRow
 from heald.report.html.svg import CHARACTER, Drawing, shortened
-from heald.report.numbers import bytes_text
 
 _WIDTH, _LEFT, _STRIP, _TOP, _BOTTOM = 860.0, 128.0, 16.0, 30.0, 14.0
 #: Styles of kinds, in order of appearance; each has a colour and a pattern.
@@ -76,13 +77,13 @@ def memory_map(report: RunReport) -> str:
         x, y = left + (t.first - first) * step, heights.at(t.address)
         width, height = (t.last - t.first + 1) * step, heights.at(t.address + max(1, t.size)) - y
         title = (
-            f"{t.name}: {t.kind}, {bytes_text(t.size)} from {t.address:#x} on, "
+            f"{t.name}: {t.kind}, {decimal(t.size)} from {t.address:#x} on, "
             f"operators {t.first + 1} to {t.last + 1}"
         )
         d.box(x + 0.5, y + 0.5, max(1.5, width - 1), max(1.5, height - 1), f"tensor k{styles[t.kind]}", title)
         room = int((width - 8) / CHARACTER)
         if height >= 17 and room >= 3:
-            text = f"{t.name}  {bytes_text(t.size)}"
+            text = f"{t.name}  {decimal(t.size)}"
             shown = shortened(t.name if len(text) > room else text, room)
             d.text(x + 5, y + min(height / 2 + 4, 14), shown, "small halo")
     return str(d)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from rich.filesize import decimal
+
 from cosim.session.results import RESOURCES
 from heald.report.html.data import OperatorRow, RunReport
 from heald.report.html.svg import Drawing, Labels, LogAxis, shortened
-from heald.report.numbers import bytes_text, number_text
+from heald.report.numbers import number_text
 from hw.config import PORTS
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 82.0, 16.0, 22.0, 46.0
@@ -143,7 +145,7 @@ def _around(x: float, y: float) -> tuple[float, float, float, float]:
 def _title(p: Point) -> str:
     o = p.operator
     bound = f", at most {number_text(p.most)} by {RESOURCES.get(o.bound, o.bound)}" if p.most else ""
-    moved = bytes_text(sum(o.moved.values()))
+    moved = decimal(sum(o.moved.values()))
     return (
         f"{p.number} {o.name}: {number_text(p.y)} operations per cycle{bound}; "
         f"{number_text(p.x)} per byte, {moved} moved"

@@ -6,10 +6,9 @@ padding of the next row. The padding above a tile's first row comes from a load 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 
-from hw.errors import InputError
+from hw.errors import refusals_ignored
 from sw.compile.forms import HALVES, Loop, linear, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.writer import AddressMap, ChipSpace, Writer
@@ -54,7 +53,7 @@ class LoweredPool:
         made, cycles = self._tiles(context, 1, several)
         if wide.possible(operator.rows, operator.cols, lanes):
             # There may be no PE for a lane operation, no route to it, or no room for whole blocks.
-            with contextlib.suppress(InputError):
+            with refusals_ignored():
                 other, fewer = self._tiles(context, lanes, several)
                 made = other if fewer < cycles else made
         self.cut, self.configured = made

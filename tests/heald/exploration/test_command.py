@@ -56,6 +56,9 @@ def test_everything_that_is_written(heald: Any, folder: Path, rtl: Any) -> None:
     assert [p["cycles"] for p in front] == sorted(p["cycles"] for p in front)
     assert sum(c["confirmed"] for c in found["confirmations"]) == 2
     assert sum(p["confirmed"] for p in front) == min(2, len(front))
+    database, *others = ended.err.splitlines()[-1].removeprefix("written: ").split(", ")
+    assert (folder / database).is_file()
+    assert others == ["points.csv", f"front ({len(front)} machines)"]
     rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
     assert len(rows) == 5
     assert {r["state"] for r in rows} <= {"complete", "refused"}

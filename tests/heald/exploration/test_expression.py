@@ -48,7 +48,7 @@ def test_values(text: str, value: object) -> None:
         ("a @ b", "is not part of formulas"),
         ("a << 4", "is not part of formulas"),
         ("True", "is not part of formulas"),
-        ("d + 1", "unknown name 'd' in 'd + 1'; valid are a, b, c"),
+        ("d + 1", "unknown name 'd'; valid are a, b, c (in 'd + 1')"),
         ("a +", "'a +' is not a formula"),
         ("min(a)", "min in 'min(a)' takes 2 arguments or more"),
         ("abs(a, b)", "abs in 'abs(a, b)' takes 1 argument"),

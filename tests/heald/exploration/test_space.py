@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heald.cli.messages import shortened
 from heald.exploration.expression import parse
 from heald.exploration.feasible import Rules, decide
 from heald.exploration.space import beyond, read
@@ -101,7 +102,14 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
     [
         ('base = "tset"\n[parameters]\nrows = [4]', "base: it must be a preset"),
         ("base = 3\n[parameters]\nrows = [4]", "base must be a preset or the path of a TOML file, not 3"),
-        ("[parameters]\nrowz = [4]", "[parameters] rowz: unknown field; fields of a machine are rows, cols"),
+        (
+            "[parameters]\nrowz = [4]",
+            "[parameters] rowz: unknown field 'rowz'; did you mean 'rows'? `heald config show",
+        ),
+        (
+            "[parameters]\nload_bytes = [4]",
+            "did you mean 'load_c_bytes' or 'load_b_bytes' or 'load_a_bytes'? ",
+        ),
         ("[parameters]\nname = ['a']", "[parameters] name: unknown field"),
         ("[parameters]\nrows = [4, 5]", "[parameters] rows: must be a power of two from 2 to 64, not 5"),
         ("[parameters]\nrows = ['4']", "must be a power of two from 2 to 64, not '4'"),
@@ -132,17 +140,20 @@ def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
             "[parameters]\nrows = [4]\n[derived]\ncols = 'acc_bytes'\nacc_bytes = 'cols'",
             "[derived]: cols, acc_bytes depend on each other in a cycle",
         ),
-        ("constraints = ['rowz > 3']\n[parameters]\nrows = [4]", "constraints: unknown name 'rowz'"),
+        (
+            "constraints = ['rowz > 3']\n[parameters]\nrows = [4]",
+            "constraints: unknown name 'rowz'; did you mean 'rows'? valid are",
+        ),
         ("constraints = 'rows > 3'\n[parameters]\nrows = [4]", "constraints must be a list of formulas"),
         ("constraints = ['rows + 3']\n[parameters]\nrows = [4]", "must compare something"),
         (
             "limits = ['rows < 3']\n[parameters]\nrows = [4]",
-            "limits: unknown name 'rows' in 'rows < 3'; valid are cycles",
+            "limits: unknown name 'rows'; valid are cycles",
         ),
         ("limits = ['luts == 3']\n[parameters]\nrows = [4]", 'must be one comparison as "luts <= 80000"'),
         (
             "[parameters]\nrows = [4]\n[objectives]\nlutz = 'minimize'",
-            "[objectives] lutz: unknown; valid are",
+            "[objectives]: unknown metric 'lutz'; did you mean 'luts'? valid are",
         ),
         (
             "[parameters]\nrows = [4]\n[objectives]\nluts = 'less'",
@@ -199,6 +210,22 @@ warps = [2, 6]
         "'rows > 8' and 'rows < cols' contradict each other: none of the 9 combinations of rows, cols"
         in str(error.value)
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[parameters]\nrowz = [4]",
+        "[parameters]\nquite_something_else = [4]",
+        "[parameters]\nrows = [4]\n[derived]\nquite_something_else = '4'",
+        "constraints = ['quite_something_else > 3']\n[parameters]\nrows = [4, 8]",
+    ],
+)
+def test_a_message_about_an_unknown_name_is_whole(space: Write, text: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(space(text))
+    message = str(error.value)
+    assert message == shortened(message)
 
 
 def test_a_switch_is_a_parameter(space: Write) -> None:

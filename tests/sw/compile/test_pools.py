@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hw.cache import unwritable
 from hw.config import MachineConfig, load
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.compile.forms import Loop
 from sw.compile.stages import Compiled
 from sw.compile.writer import LONGEST
 from sw.compiler import compile_network
 from sw.graph import reference
 from sw.ir.expression import evaluate
+from sw.kernels import mappings
+from sw.operators.pools import wide
 from sw.operators.pools.lower import LoweredPool
 from sw.operators.pools.operator import MaxPool
 from sw.operators.pools.tiles import Cut, Results, cut_of, piece
 from sw.operators.tiles import ACROSS, DOWN
 from sw.patches import Axis
+from tests.caches import forget_configurations
 from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine
 
@@ -168,3 +175,28 @@ def test_loops_with_lanes_take_channels_rows_and_columns_of_any_size() -> None:
         np.array_equal(o.output.of(found[o.output.tensor]), o.output.of(wanted[o.output.tensor]))
         for o in builder.operators
     )
+
+
+def test_a_full_disk_is_no_reason_to_refuse_a_loop_or_an_operator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise unwritable(path.parent, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    def refused() -> None:
+        forget_configurations()
+        with monkeypatch.context() as patch:
+            patch.setattr(mappings, "write", full)
+            with pytest.raises(UnwritableError, match="No space left on device"):
+                compile_network(network, WIDE)
+        forget_configurations()
+
+    monkeypatch.setenv("HEALD_CACHE", str(tmp_path))
+    builder = Builder()
+    builder.pool((1, 2), Axis(12, 3, 1), Axis(12, 3, 1))
+    network = builder.network()
+    refused()
+    with monkeypatch.context() as patch:
+        patch.setattr(wide, "possible", lambda *_: False)
+        compile_network(network, WIDE)
+    refused()  # the loop without lanes is in the cache now, the one with lanes cannot be kept

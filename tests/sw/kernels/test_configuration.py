@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -12,8 +14,10 @@ from filelock import FileLock
 from hw.cache import fingerprint
 from hw.config import load
 from hw.errors import InputError
+from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import parse
+from sw.cgra.search import EFFORTS, NoMappingError
 from sw.cgra.verify import verify
 from sw.kernels import mappings
 from sw.kernels.configuration import Configured, configure, graph_of
@@ -150,6 +154,46 @@ def test_a_broken_entry_is_made_anew(cache: Path, change: Callable[[str], str]) 
     assert not made.cached
     assert made.words == first.words
     assert path.read_text() == whole
+
+
+def test_a_loop_that_cannot_be_mapped_is_searched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is searched again where anything differs that decides whether a mapping is found."""
+    searched, search = [], mappings.map_graphs
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        searched.append(options)
+        return search(*arguments, **options)
+
+    def refused(fabric: Fabric, seed: int = 0) -> str:
+        with pytest.raises(NoMappingError) as told:
+            mappings.find(graph_of(kernel()), fabric, seed)
+        return str(told.value)
+
+    monkeypatch.setattr(mappings, "map_graphs", counted)
+    small = replace(load_fabric("mesh2x2"), contexts=1)
+    first = refused(small)
+    assert "does not fit the CGRA 'mesh2x2': contexts must be at least" in first
+    assert refused(small) == first
+    assert refused(replace(small, name="other")) == first.replace("mesh2x2", "other")
+    assert len(searched) == 1
+    path = entry(cache)
+    path.write_text(path.read_text().replace("at least", "as least"))
+    assert refused(small) == first
+    assert len(searched) == 2, "a damaged file says nothing"
+    refused(small, seed=1)
+    refused(replace(small, stages=32))
+    with monkeypatch.context() as patch:
+        patch.setattr(mappings, "BUDGET", EFFORTS)
+        refused(small)
+    with monkeypatch.context() as patch:
+        patch.setattr(mappings, "mapper", lambda *packages: "another mapper")
+        refused(small)
+    with monkeypatch.context() as patch:
+        patch.setattr(mappings, "version", lambda package: "another solver")
+        refused(small)
+    assert len(searched) == 7
+    assert refused(small) == first
+    assert len(searched) == 7
 
 
 def test_a_structure_has_no_numbers() -> None:

@@ -1,0 +1,64 @@
+"""What the Makefile starts ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+#: A job that starts another process, as pip does, and writes the numbers of both.
+PROBE = f"""
+include {ROOT}/Makefile
+
+probe:
+	$(call working,waiting,sleep 600 & echo $$! > inner && echo $$BASHPID > outer && wait)
+
+said:
+	$(call working,WHAT,echo done; exit 3)
+"""
+
+
+def make(folder: Path, target: str) -> subprocess.Popen[str]:
+    (folder / "probe.mk").write_text(PROBE)
+    command = ["make", "-f", "probe.mk", target]
+    return subprocess.Popen(command, cwd=folder, stdout=-1, stderr=-1, text=True, start_new_session=True)
+
+
+def number(file: Path) -> int:
+    """The number in a file, once it is there."""
+    while not (file.exists() and file.read_text(encoding="utf-8").strip()):
+        time.sleep(0.05)
+    return int(file.read_text(encoding="utf-8"))
+
+
+def runs(process: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_all_that_a_job_started(tmp_path: Path, ending: signal.Signals) -> None:
+    started = make(tmp_path, "probe")
+    processes = [number(tmp_path / name) for name in ("inner", "outer")]
+    if ending is signal.SIGTERM:
+        started.terminate()
+    else:
+        os.killpg(started.pid, ending)  # a terminal sends it to all in the foreground
+    started.communicate()
+    assert started.returncode != 0
+    assert not any(map(runs, processes))
+
+
+def test_a_job_says_what_it_is_and_gives_its_exit_code(tmp_path: Path) -> None:
+    out, err = make(tmp_path, "said").communicate()
+    assert out == "done\n"
+    assert err.splitlines()[0] == "make: WHAT"
+    assert "Error 3" in err
+    assert err.count("\n") == 2
