@@ -1,14 +1,11 @@
-"""The code blocks of a page, and a reader that saves files, runs commands, and compares output."""
+"""The code blocks of a page: its fenced blocks, each with a language, and Python in comments."""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from sybil import Document
@@ -17,10 +14,14 @@ from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 ROOT = Path(__file__).resolve().parents[2]
 #: The line that opens a block: its language, and the file that a reader saves it as.
 _LEXER = RawFencedCodeBlockLexer(re.compile(r'(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n'))
-#: May stand before a block: it takes more than seconds, or its last command ends with another code than 0.
-_MARKS = re.compile(r"<!-- (?P<slow>slow )?(?:exit code (?P<code>\d+) )?-->\n\Z")
-#: Stands for lines, or the rest of a line, that a page leaves out.
-_LEFT_OUT = "…"
+#: May stand before a block: it takes more than seconds, its last command ends with another code than 0, or
+#: nothing runs it, and why.
+_MARKS = re.compile(
+    r"<!-- (?P<slow>slow )?(?:exit code (?P<code>\d+) )?(?:not run: (?P<why>[^\n]+) )?-->\n\Z"
+)
+_MARK = re.compile(r"^<!-- (?:slow|exit code|not run)\b", re.MULTILINE)
+#: Python that a page does not show: what its snippets need, or what must hold after them.
+_HIDDEN = re.compile(r"^<!-- python\n(?P<source>.*?)^-->$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -31,83 +32,54 @@ class Block:
     title: str | None
     text: str
     line: int
-    slow: bool
-    code: int
+    slow: bool = False
+    code: int = 0
+    #: Why nothing runs it, or None.
+    why: str | None = None
+    hidden: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of a block of commands; a backslash at the end continues one."""
+        return self.text.replace("\\\n", " ").splitlines()
 
 
-def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page, which all must have a language."""
+def blocks(page: Path, *, hidden: bool = False) -> Iterator[Block]:
+    """The blocks of a page, which all must have a language; with hidden ones where asked for."""
     text = page.read_text(encoding="utf-8")
     assert text.count("\n```") % 2 == 0, f"{page}: a block does not end"
-    found = list(_LEXER(Document(text, str(page))))
-    assert 2 * len(found) == text.count("\n```"), f"{page}: a block has no language"
-    for region in found:
+    shown = list(_LEXER(Document(text, str(page))))
+    assert 2 * len(shown) == text.count("\n```"), f"{page}: a block has no language"
+    found = []
+    for region in shown:
         before, parts = text[: region.start], region.lexemes
-        line, marks = before.count("\n") + 1, _MARKS.search(before)
-        slow, code = (bool(marks["slow"]), int(marks["code"] or 0)) if marks else (False, 0)
-        yield Block(parts["language"], parts["title"], str(parts["source"]), line, slow, code)
+        block = Block(parts["language"], parts["title"], str(parts["source"]), before.count("\n") + 1)
+        if marks := _MARKS.search(before):
+            code = int(marks["code"] or 0)
+            block = Block(**vars(block) | {"slow": bool(marks["slow"]), "code": code, "why": marks["why"]})
+        found.append(block)
+    assert len(_MARK.findall(text)) == sum(b.slow or b.code != 0 or b.why is not None for b in found), (
+        f"{page}: a comment is not on the line before its block"
+    )
+    for comment in _HIDDEN.finditer(text) if hidden else ():
+        line = text.count("\n", 0, comment.start()) + 1
+        found.append(Block("python", None, comment["source"], line, hidden=True))
+    yield from sorted(found, key=lambda block: block.line)
 
 
-class Reader:
-    """Follows a page in the current directory; `heald` calls the command line in this process."""
-
-    def __init__(self, heald: Callable[[Sequence[str]], tuple[int, str]]) -> None:
-        self._heald = heald
-        #: What the last command printed; None where it was left out.
-        self._printed: str | None = None
-
-    def follow(self, page: Path, *, slow: bool) -> int:
-        """Do what the page says, and give the number of commands and files."""
-        done = 0
-        for block in blocks(page):
-            place = f"{page.name}:{block.line}"
-            if block.title is not None:
-                Path(block.title).write_text(block.text, encoding="utf-8")
-                done += 1
-            elif block.language == "text":
-                if self._printed is not None:
-                    assert missing(block.text, self._printed) is None, f"{place}\n{self._printed}"
-            elif block.slow and not slow:
-                self._printed = None
-            else:
-                assert block.language == "bash", f"{place}: it is neither a file nor commands"
-                lines = block.text.replace("\\\n", " ").splitlines()
-                codes = [0] * (len(lines) - 1) + [block.code]
-                self._printed = "".join(self._run(*each, place) for each in zip(lines, codes, strict=True))
-                done += len(lines)
-        return done
-
-    def _run(self, line: str, expected: int, place: str) -> str:
-        if line.startswith("heald "):
-            code, printed = self._heald(shlex.split(line)[1:])
-        else:
-            path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-            ended = subprocess.run(
-                line,
-                shell=True,
-                env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                check=False,
-            )
-            code, printed = ended.returncode, ended.stdout
-        assert code == expected, f"{place}: {line}\n{printed}"
-        return printed
+def indented(page: Path) -> list[int]:
+    """The lines of a page where a block of code begins that has no fence."""
+    text = re.sub(r"^(```.*?^```|<!--.*?-->)$", _blank, page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    lines = ["", *text.splitlines()]
+    found, in_list = [], False
+    for number, (before, line) in enumerate(pairwise(lines), 1):
+        if line.startswith("    ") and not before and not in_list:
+            found.append(number)
+        if line and not line.startswith(" "):
+            in_list = bool(re.match(r"[-*] |\d+\. ", line))
+    return found
 
 
-def missing(shown: str, printed: str) -> str | None:
-    """The first line of a page's output that a command did not print, in this order, or None.
-
-    Spaces do not count. A line `…` stands for any lines, `…` at the end of one for the rest of it.
-    """
-    lines = iter([" ".join(line.split()) for line in printed.splitlines()])
-    for line in shown.splitlines():
-        wanted = " ".join(line.split())
-        if wanted in ("", _LEFT_OUT):
-            continue
-        start = wanted.removesuffix(_LEFT_OUT).rstrip()
-        cut = start != wanted
-        if not any(found.startswith(start) if cut else found == start for found in lines):
-            return line
-    return None
+def _blank(match: re.Match[str]) -> str:
+    """As many empty lines."""
+    return "\n" * match[0].count("\n")

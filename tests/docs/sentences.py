@@ -9,8 +9,7 @@ from pathlib import Path
 def prose(page: Path) -> str:
     """A page without its blocks of code."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^    .*$", "", text, flags=re.MULTILINE)
-    return re.sub(r"<!--.*?-->", "", text)
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
 
 
 def sentences(text: str) -> list[str]:

@@ -78,22 +78,6 @@ def unstored(outcome: Outcome) -> Outcome:
 
 
 @pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A simulator without RTL stands for the RTL; call it to spoil outcomes."""
-
-    def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
-        def quick(config: Any, *_: Any) -> Quick:
-            return Quick(config, spoil=spoil)
-
-        for name in ("heald.session", "heald.loops", "heald.exploration.evaluate"):
-            monkeypatch.setattr(f"{name}.simulator", quick)
-
-    monkeypatch.setattr("heald.exploration.command.check_tools", lambda sim: None)
-    install()
-    return install
-
-
-@pytest.fixture
 def heald(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:

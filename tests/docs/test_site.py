@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
-from heald.cli import COMMANDS, cli
+from heald.cli import COMMANDS
 from hw.config import FIELDS
 from hw.package import fields_page
 
@@ -125,20 +124,3 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_the_network(
     assert all(f">heald {name}" in pages["reference/commands.html"] for name in COMMANDS)
     assert 'id="heald.session.compile"' in pages["reference/python.html"]
     assert {name: LOADS.findall(page) for name, page in pages.items() if LOADS.search(page)} == {}
-
-
-def shown(page: Path) -> Iterator[list[str]]:
-    """The command lines of `heald` that a page shows, without comments and alternatives."""
-    for line in re.findall(r"^(?:    |)heald (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
-        yield line.partition("#")[0].replace("[", " ").replace("]", " ").split()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_that_a_page_shows_have_these_options(page: Path) -> None:
-    for words in shown(page):
-        command: click.Command = cli
-        while isinstance(command, click.Group) and words and words[0] in command.commands:
-            command = command.commands[words.pop(0)]
-        known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)} | {"--help"}
-        used = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
-        assert used <= known, f"heald {' '.join(words)}"

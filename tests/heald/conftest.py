@@ -69,7 +69,8 @@ class Quick:
         """Outcomes as the RTL would give them."""
         outcomes = []
         for job in jobs:
-            memory = np.zeros(1 << 20, np.uint8)
+            ends = (a + len(data) for a, data in job.memory), (r.address + r.size for r in job.outputs)
+            memory = np.zeros(max(1 << 20, *itertools.chain(*ends)), np.uint8)
             for address, data in job.memory:
                 memory[address : address + len(data)] = data
             self.memories = self.memories or Memories(self.config, memory)

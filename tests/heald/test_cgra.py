@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,6 @@ KEYS = {
 }
 MESH = load_fabric("mesh4x4")
 SMALL = load_fabric("mesh4x4", (2, 2))
-README = KERNELS.parent / "README.md"
 
 
 def test_the_command_tells_what_it_found(heald: Any, quick: Any, tmp_path: Path) -> None:
@@ -323,19 +321,3 @@ def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
         assert equals_numpy(name, count, result), name
         assert result.observed.cycles == result.predicted.cycles
         assert bool(result.observed.stored) == (count > 0 or name == "softmax")
-
-
-@pytest.mark.parametrize("line", re.findall(r"^    heald (.*)$", README.read_text(), re.MULTILINE))
-def test_the_commands_of_example_8(
-    heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    line += " --hw test"  # which other tests build
-    logits = np.random.default_rng(5).integers(-9000, 9000, 60)
-    np.savez("logits.npz", x=logits, e=np.zeros(60, np.int32), y=np.zeros(60, np.int32))
-    ended = heald(*shlex.split(line.replace("examples/", f"{KERNELS.parents[1]}/")))
-    assert ended.code == 0, ended.err
-    if "--outputs" in line:
-        with np.load("result.npz") as found:
-            exact = np.exp((logits - logits.max()) / 1024)
-            np.testing.assert_allclose(found["y"] / 2**15, exact / exact.sum(), atol=0.01)

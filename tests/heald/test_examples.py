@@ -6,20 +6,16 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-#: The command lines of an example's page.
-COMMAND = re.compile(r"^    heald (.*)$", re.MULTILINE)
 
 
 def module(path: Path) -> ModuleType:
@@ -63,56 +59,6 @@ def test_the_bert_layer_of_the_demo_has_the_shapes_of_bert_large(heald: Any, qui
     layer = make.layer(sequence=128, hidden=1024, heads=16, feed_forward=4096, seed=0)
     sizes = [[d.dim_value for d in o.type.tensor_type.shape.dim] for o in layer.graph.output]
     assert sizes == [[128, 1024]] * 3 + [[16, 128, 128], [16, 128, 64], [128, 1024], [128, 4096], [128, 1024]]
-
-
-@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "02_one_product/README.md").read_text()))
-def test_the_commands_of_example_2(
-    heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    if "--set" in line:
-        request.getfixturevalue("quick")()  # another machine would have to be built for this line alone
-    monkeypatch.chdir(tmp_path)
-    np.savez("operands.npz", A=np.ones((2, 3), np.int8), B=np.ones((3, 4), np.int8))
-    ended = heald(*shlex.split(line))
-    assert ended.code == 0, ended.err
-
-
-@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "04_tiling/README.md").read_text()))
-def test_the_commands_of_example_4(
-    heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "problem.json").write_text((EXAMPLES / "04_tiling/problem.json").read_text())
-    ended = heald(*shlex.split(line))
-    assert ended.code == 0, ended.err
-    assert ("--plot" in line) == (tmp_path / "plan.svg").exists()
-
-
-@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "06_tile_programs/README.md").read_text()))
-def test_the_commands_of_example_6(heald: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    ended = heald(*shlex.split(line))
-    assert ended.code == 0, ended.err
-    if "--json" in line:
-        told = json.loads(ended.out)
-        assert told["after"]["scalar_executed"] < told["before"]["scalar_executed"]
-    assert ("--print-after-all" in line) == ("# ----- after canonicalize" in ended.err)
-
-
-@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "07_tile_program_on_rtl/README.md").read_text()))
-def test_the_commands_of_example_7(
-    heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(1)
-    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((24, 40), (40, 32)))
-    np.savez("operands.npz", A=a, B=b)
-    np.savez("last.npz", last=50)
-    ended = heald(*shlex.split(line.replace("examples/", f"{EXAMPLES}/")))
-    assert ended.code == 0, ended.err
-    if "--outputs" in line:
-        with np.load("result.npz") as found:
-            assert np.array_equal(found["C"], a.astype(np.int32) @ b.astype(np.int32))
 
 
 def test_the_convolutions_of_example_5_are_proven(heald: Any, tmp_path: Path) -> None:
