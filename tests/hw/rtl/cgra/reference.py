@@ -281,7 +281,8 @@ class Reference:
             return [*a, *b][int(name == "odd_lanes") :: 2]
         operation = operations.OPERATIONS[name]
         assert operation.meaning is not None
-        data = ([v - (v >> 31 << 32) for v in value] for value in values[: operation.operands])
+        words = [*values[: operation.operands], *[[const] * len(a)] * operation.constant]
+        data = ([v - (v >> 31 << 32) for v in value] for value in words)
         return [operation.meaning(*own) & MASK for own in zip(*data, strict=True)]
 
     def _serve(
