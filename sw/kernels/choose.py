@@ -193,14 +193,21 @@ def _candidates(
         values = dict.fromkeys((value, with_tables(value, [a.element for a in operands])))
         sizes = [pieces * several - 1 for pieces in (1, 2, 4)]
         wanted += [(one, mask, several, ((),)) for one, mask in itertools.product(values, sizes)]
-    quantisers = [(True, False), (False, False)] if config.cgra.having(Unit.QUANTISER) else [(False, False)]
-    if any(kind.adds for kind in config.cgra.kinds):
-        quantisers.insert(0, (True, True))
-    for (one, mask, lanes, orders), (quantiser, sums) in itertools.product(wanted, quantisers):
+    sums = any(kind.adds for kind in config.cgra.kinds)
+    quantisers = (True, False) if config.cgra.having(Unit.QUANTISER) else (False,)
+    for (one, mask, lanes, orders), quantiser in itertools.product(wanted, quantisers):
         if multiple <= 0 or multiple % (1 << mask.bit_length()):
             continue
         kernel = partial(
-            make, one, operands, result, mask=mask, lanes=lanes, quantiser=quantiser, sums=sums, name=name
+            make,
+            one,
+            operands,
+            result,
+            mask=mask,
+            lanes=lanes,
+            quantiser=quantiser,
+            sums=quantiser and sums,
+            name=name,
         )
         made, *others = (kernel(order=order) for order in orders)
         # There may be no PE with lanes for an operation.
