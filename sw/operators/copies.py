@@ -13,8 +13,8 @@ from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, transposed
 
-#: Fewest elements of a matrix, and of its rows and columns, that the array transposes; most steps for it.
-_LEAST, _FEWEST, _MOST = 1024, 8, 64
+#: Fewest elements that the array moves; fewest rows and columns that it transposes; most steps per result.
+LEAST, _FEWEST, _MOST = 1024, 8, 64
 #: Below this many results of the array per cycle, a copy is as fast.
 _QUICKER = 4
 
@@ -26,7 +26,7 @@ class Copies:
         self.source, self.config = network, config
         self.tensors = dict(network.tensors)
         self.operators: list[Operator] = []
-        self.identities: dict[int, Tensor] = {}
+        self.identities: dict[tuple[int, int], Tensor] = {}
         self.uses: dict[str, list[tuple[Operator, View]]] = {}
         for operator in network.operators:
             for view in (*operator.inputs, operator.output):
@@ -65,24 +65,29 @@ class Copies:
 
     def _moved(self, o: Operator, target: View, source: View) -> None:
         known = (f"{o.name}, copy", "Copy", o.nodes)
-        views = _transposition(target, source, min(_MOST, self.config.macs_per_cycle // _QUICKER))
+        views = _transposition(target, source, self.most_steps)
         if self.config.cgra is None or views is None or self.tensors[source.tensor].element not in BYTES:
             self.operators.append(Elementwise(*known, target, Argument(0), (source,)))
             return
         output, a = views
         size = a.shape[-1]
-        b = broadcast(whole(self._identity(size)), (*output.shape[:-2], size, size))
+        b = broadcast(whole(self.identity(size)), (*output.shape[:-2], size, size))
         self.operators.append(MatrixProduct(*known, output, a, b, epilogue=Epilogue(Argument(0))))
 
-    def _identity(self, size: int) -> Tensor:
-        """The identity matrix, once for all copies."""
-        if size not in self.identities:
-            name = f"identity {size}"
+    @property
+    def most_steps(self) -> int:
+        """Most steps of the array per result for which it moves elements faster than the CGRA."""
+        return min(_MOST, self.config.macs_per_cycle // _QUICKER)
+
+    def identity(self, size: int, times: int = 1) -> Tensor:
+        """The identity matrix with every column repeated, once for all operators."""
+        if (size, times) not in self.identities:
+            name = f"identity {size}" + f", columns {times} times" * (times > 1)
             while name in self.tensors:
                 name += "'"
-            made = Tensor(name, (size, size), "int8", np.eye(size, dtype=np.int8))
-            self.identities[size] = self.tensors[name] = made
-        return self.identities[size]
+            words = np.repeat(np.eye(size, dtype=np.int8), times, axis=1)
+            self.identities[size, times] = self.tensors[name] = Tensor(name, words.shape, "int8", words)
+        return self.identities[size, times]
 
 
 def _transposition(target: View, source: View, most: int) -> tuple[View, View] | None:
@@ -95,7 +100,7 @@ def _transposition(target: View, source: View, most: int) -> tuple[View, View] |
     columns = [i for i in axes if target.strides[i] == 1]
     rows = [i for i in axes if source.strides[i] == 1]
     strides = [v.strides[i] for v in (target, source) for i in axes]
-    if math.prod(target.shape) < _LEAST or len(columns) != 1 or len(rows) != 1 or min(strides) < 1:
+    if math.prod(target.shape) < LEAST or len(columns) != 1 or len(rows) != 1 or min(strides) < 1:
         return None
     (column,), (row,) = columns, rows
     sizes = [n for n in range(_FEWEST, most + 1) if target.shape[column] % n == 0]
