@@ -12,13 +12,12 @@ from sw.patches import Axis
 
 
 def macs(operator: Operator | Repeated) -> int:
-    """Multiply-accumulates of a matrix product or a convolution; 0 for other operators."""
+    """Multiply-accumulates of a matrix product or a convolution; 0 for other operators and for moves."""
     match operator:
         case Repeated():
             return operator.count * sum(map(macs, operator.body))
         case MatrixProduct():
-            # A copy has none, although the array executes it.
-            return operator.output.elements * operator.a.shape[-1] * (operator.op != "Copy")
+            return 0 if operator.moves else operator.output.elements * operator.a.shape[-1]
         case ImageConvolution():
             return operator.output.elements * math.prod(operator.w.shape[1:])
     return 0

@@ -146,7 +146,8 @@ class MatrixProduct(Operator):
     """C[..., m, n] = epilogue(sum over k of (A[..., m, k] - zero_a) (B[..., k, n] - zero_b)).
 
     A and B have the batch axes of the output; broadcast axes have a stride of 0. Elements of A
-    and B are int8 or uint8. Without epilogue the output is int32.
+    and B are int8 or uint8. Without epilogue the output is int32. `moves` says that the product only moves
+    elements of A: its multiply-accumulates are no work of the model.
     """
 
     a: View
@@ -154,6 +155,7 @@ class MatrixProduct(Operator):
     zero_a: int = 0
     zero_b: int = 0
     epilogue: Epilogue | None = None
+    moves: bool = False
 
     @property
     def inputs(self) -> tuple[View, ...]:

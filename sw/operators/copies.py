@@ -72,7 +72,7 @@ class Copies:
         output, a = views
         size = a.shape[-1]
         b = broadcast(whole(self.identity(size)), (*output.shape[:-2], size, size))
-        self.operators.append(MatrixProduct(*known, output, a, b, epilogue=Epilogue(Argument(0))))
+        self.operators.append(MatrixProduct(*known, output, a, b, epilogue=Epilogue(Argument(0)), moves=True))
 
     @property
     def most_steps(self) -> int:

@@ -84,7 +84,7 @@ def _products(o: Elementwise, copies: Copies) -> Iterator[MatrixProduct]:
     for place in itertools.product(*(range(out.shape[i]) for i in again)):
         offset = out.offset + sum(p * out.strides[i] for p, i in zip(place, again, strict=True))
         c = _rows(out, kept, size * times, offset)
-        yield MatrixProduct(o.name, o.op, o.nodes, c, a, b, epilogue=Epilogue(value))
+        yield MatrixProduct(o.name, o.op, o.nodes, c, a, b, epilogue=Epilogue(value), moves=True)
 
 
 def _rows(view: View, axes: Sequence[int], columns: int, offset: int) -> View:
