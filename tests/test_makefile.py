@@ -26,7 +26,11 @@ said:
 def make(folder: Path, target: str) -> subprocess.Popen[str]:
     (folder / "probe.mk").write_text(PROBE)
     command = ["make", "-f", "probe.mk", target]
-    return subprocess.Popen(command, cwd=folder, stdout=-1, stderr=-1, text=True, start_new_session=True)
+    # Tests may run under another `make`, whose messages would come in between.
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS")}
+    return subprocess.Popen(
+        command, cwd=folder, env=alone, stdout=-1, stderr=-1, text=True, start_new_session=True
+    )
 
 
 def number(file: Path) -> int:

@@ -42,6 +42,8 @@ def random_fabric(seed: int, lanes: int = 1) -> Fabric:
 
 def _kind(rng: random.Random, name: str) -> PEKind:
     units = frozenset(unit for unit, share in _SHARES if rng.random() < share)
+    if Unit.MULTIPLIER in units and rng.random() < 0.7:
+        units |= {Unit.QUANTISER}
     words = rng.choice((8, 24, 64)) if Unit.TABLE in units else 0
     whole = PEKind(name, units, rng.randint(0, 4), words)
     lacked = [name for name in _LACKED if whole.executes(OPERATIONS[name]) and rng.random() < 0.2]

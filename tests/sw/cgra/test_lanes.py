@@ -55,10 +55,10 @@ def passes(mapping: Mapping) -> None:
             assert {fabric.kinds[pe].lanes for pe in on} == {graph.lanes}
 
 
-@pytest.mark.parametrize("first", range(0, 48, 12))
+@pytest.mark.parametrize("first", range(0, 64, 16))
 def test_random_graphs_on_random_fabrics(first: int) -> None:
     mapped = 0
-    for seed in range(first, first + 12, 2):
+    for seed in range(first, first + 16, 2):
         lanes = 2 << seed // 2 % 2
         graph = fuse_constants(store_outputs(random_loop(seed, lanes).kernel.loops[0].graph, "results"))
         try:
