@@ -233,6 +233,7 @@ def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.max_deterministic_time = WORK
     if seconds is not None:
         solver.parameters.max_time_in_seconds = max(seconds, 0.0)

@@ -15,6 +15,7 @@ from sw.codegen.operands import (
     UNSTATED,
     Growth,
     Uses,
+    evaluated,
     growth_of,
     growth_of_condition,
     is_engine,
@@ -24,10 +25,10 @@ from sw.codegen.operands import (
 from sw.codegen.parameters import Held, Wanted, check
 from sw.codegen.select import Selector, guarded
 from sw.codegen.virtual import PARAMI_BITS, ZERO, Code, Emitter, Predicate, fits
-from sw.ir.expression import Const, Expr, Op, Var, apply
+from sw.ir.expression import Const, Expr, Op, Var, apply, names
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
 from sw.ir.ranges import bounds, may_wrap
-from sw.ir.walk import statements
+from sw.ir.walk import scalar_expressions, statements
 
 Finish = Callable[[], None]
 
@@ -189,7 +190,7 @@ class _Lowering:
         """Emits trip count and first value of the variable; the returned function emits the loop."""
         count = trip_count(s)
         self.write_parameters(s)
-        used = s.variable in self.needed
+        used = self.counts(s)
         variable = step = ZERO
         if used:
             variable = self.select.value(guarded(s.start), self.to.register())
@@ -219,7 +220,7 @@ class _Lowering:
         self.held.values |= {name: None for name, expr in wants.items() if expr is None}
         with self.to.weighted(expected_trips(s)):
             self.body(s.body)
-            if s.variable in self.needed:
+            if self.counts(s):
                 if isinstance(s.step, Const):
                     self.select.value(apply(Op.ADD, Var(s.variable), s.step), variable)
                 else:
@@ -229,6 +230,15 @@ class _Lowering:
         self.held.forget({s.variable})
         if not certain:
             self.held.merge(before)
+
+    def counts(self, s: For) -> bool:
+        """Whether the body of this loop needs its variable; another loop may have one of the same name."""
+        return s.variable in self.needed and any(
+            s.variable in names(e)
+            for x in statements(s.body)
+            if not isinstance(x, Assign) or x.target in self.needed
+            for e in (evaluated(x) if isinstance(x, Instruction) else scalar_expressions(x))
+        )
 
     def trips(self, s: For) -> int:
         """The trip count of a loop whose bounds are not constants."""
