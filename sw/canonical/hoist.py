@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 from hw.errors import InputError
+from sw.canonical.count import count
 from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
@@ -43,9 +45,22 @@ def optimise(
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
+    parts = sections(program.body)
+    made = _joined(program, parts, registers, strategy, uniform)
+    if len(parts) > 1 and count(made).registers > registers:
+        # Values that all sections share take registers that each counted for itself.
+        whole = _joined(program, [program.body], registers, strategy, uniform)
+        made = min(made, whole, key=lambda p: count(p).registers)
+    return made
+
+
+def _joined(
+    program: Program, parts: Sequence[Body], registers: int, strategy: Strategy, uniform: bool
+) -> Program:
+    """The program of sections that are optimised one by one."""
     taken = used_names(program)
     made: list[Statement] = []
-    for section in sections(program.body):
+    for section in parts:
         part = dataclasses.replace(program, body=section)
         search = Search(Placement(prepare(part), uniform=uniform, taken=taken), registers)
         found = _section(search, part, strategy)

@@ -122,6 +122,8 @@ class LoopText:
     tables: dict[tuple[int, ...], str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     used: int = 0
+    #: Whether values may differ between lanes.
+    wide: bool = False
 
     def value(self, e: Expression, operands: Sequence[str]) -> str:
         """The text of an expression's value, after statements for its parts; `operands` are names."""
@@ -139,6 +141,14 @@ class LoopText:
             self.lines.append(f"{found} = {text}")
         return found
 
+    def _before(self, e: Expression, text: str) -> str:
+        """An operand of a choice. If lanes choose, it is loaded before: no load is for some lanes only."""
+        if not self.wide or not isinstance(e, Argument):
+            return text
+        self.lines.append(f"v{self.used} = {text}")
+        self.used += 1
+        return f"v{self.used - 1}"
+
     def _text(self, e: Expression, known: dict[Expression, str]) -> str:
         if isinstance(e, Lookup):
             name = self.tables.setdefault(e.table, f"TABLE{len(self.tables)}")
@@ -151,6 +161,7 @@ class LoopText:
             for place, x in enumerate(e.operands)
         ]
         if e.operation == "select":
+            texts[1:] = [self._before(x, t) for x, t in zip(e.operands[1:], texts[1:], strict=True)]
             return f"{texts[1]} if {texts[0]} else {texts[2]}"
         if e.operation == "mov":
             return texts[0]

@@ -142,7 +142,7 @@ def make(
 
 def _kernel(name: str, value: Expression, indices: Indices, given: Mapping[int, str]) -> GridKernel:
     """The kernel's text, with the given numbers as scalars."""
-    body = LoopText(given)
+    body = LoopText(given, wide=indices.unrolling.lanes > 1)
     for piece in range(len(indices.unrolling.pieces)):
         found = body.value(value, [indices.load(k, piece) for k in range(len(indices.operands))])
         body.lines.append(indices.store(piece, found))

@@ -68,6 +68,40 @@ def test_each_of_many_loaders_is_as_good_as_one() -> None:
     assert count(many).scalar_turns <= 30 * count(one).scalar_turns
 
 
+def some_loaders(r: random.Random, number: int) -> str:
+    """A nest of loops with variables that other nests have too, and loads that depend on some of them."""
+    names = r.sample(["m", "n", "k", "t"], r.randint(1, 4))
+
+    def place() -> str:
+        factors = [r.choice([0, 64, 4096, 70000])]
+        terms = [f"{r.choice([1, 16, 64, 1024, 65536])}*{name}" for name in names if r.random() < 0.8]
+        return " + ".join(map(str, [*factors, *terms]))
+
+    lines = [f"{'    ' * d}for {name} in range({r.randint(2, 9)}):" for d, name in enumerate(names, 1)]
+    inside = "    " * (len(names) + 1)
+    lines.append(f"{inside}w{number} = wait(channel=1)")
+    for j in range(r.randint(1, 3)):
+        sizes = (
+            f"outer=min(16, {r.randint(50, 200)} - 16*{names[0]}), "
+            f"inner=min(64, {r.randint(50, 300)} - 64*{names[-1]}), load_stride=1024, load_pitch=64"
+        )
+        operation = r.choice(["load_a", "load_b"])
+        at = f"memory={place()}, target=({place()}) % 2 * 512"
+        lines.append(f"{inside}L{number}_{j} = {operation}({at}, {sizes})")
+    return "\n".join([*lines, f"{inside}s{number} = signal(channel=0)"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("registers", [9, 16])
+def test_sections_together_have_the_registers_of_the_machine(seed: int, registers: int) -> None:
+    r = random.Random(seed)
+    text = "\n".join(some_loaders(r, i) for i in range(r.randint(6, 14)))
+    program = parse_program(f"@program\ndef p():\n{text}\n")
+    assert len(sections(program.body)) > 1
+    given = count(program).registers
+    assert count(optimise(program, registers, uniform=True)).registers <= max(registers, given)
+
+
 def test_a_scalar_that_all_loaders_read_keeps_them_together() -> None:
     given = "    base = 0\n    for i in range(3):\n        base = base + 64\n"
     program = loaders(12, given, "+ base ")
