@@ -52,8 +52,6 @@ class Body:
         #: Tables used so far, by name.
         self.tables: dict[str, tuple[int, ...]] = {}
         self._reading: tuple[str, ...] = ()
-        #: Loads of one element, with their places in the text.
-        self._loads: list[tuple[ast.expr, int]] = []
         for name, value in names.items():
             carried = name in changed
             self.names[name] = self.build.carried(name, value) if carried else self.values.immediate(value)
@@ -62,13 +60,7 @@ class Body:
 
     def graph(self, name: str, changed: Iterable[str]) -> Graph:
         """Returns the graph of all statements; `changed` are the names they set."""
-        made = self.build.graph(name, {n: self.names[n] for n in changed if n in self.names}, self.tables)
-        for node, load in self._loads:
-            guard = self.values.items[load].guard
-            if guard is not None and guard[0] in self.build.wide:
-                what = "a load of one element under a condition that differs between lanes"
-                raise self.error(node, what, "a load before it, outside of the condition")
-        return made
+        return self.build.graph(name, {n: self.names[n] for n in changed if n in self.names}, self.tables)
 
     def statements(self, statements: Sequence[ast.stmt]) -> None:
         """Translates statements in order."""
@@ -120,7 +112,7 @@ class Body:
         """`a op= v`, `x[i] op= v`; the index is computed once."""
         if isinstance(target, ast.Subscript):
             array, index = self.element(target)
-            before = self.load(target, array, index)
+            before = self.build.load(array, index)
             self.build.store(array, index, self.binary(at, op, before, self.expr(value)))
             return
         if not isinstance(target, ast.Name):
@@ -259,14 +251,7 @@ class Body:
                     self.tables[base.id] = tuple(self.outside(word, "") for word in table.elts)
                 return self.lookup(node, base.id, self.index(node))
         array, index = self.element(node)
-        return self.load(node, array, index)
-
-    def load(self, node: ast.expr, array: str, index: int) -> int:
-        """Reads an array element."""
-        value = self.build.load(array, index)
-        if self.build.lanes > 1 and self.values.items[value].op == "load":
-            self._loads.append((node, value))
-        return value
+        return self.build.load(array, index)
 
     def lookup(self, node: ast.Subscript, table: str, index: int) -> int:
         """Reads a word of a table; a constant index gives a constant."""

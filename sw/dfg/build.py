@@ -44,8 +44,6 @@ class Builder:
         #: Values of names at the end of the body, and copies for names that swap their values.
         self._finals: Mapping[str, int] = {}
         self._copies: dict[str, int] = {}
-        #: Values that differ between lanes, once there is a graph.
-        self.wide: frozenset[int] = frozenset()
 
     def counter(self) -> int:
         """The loop variable."""
@@ -136,9 +134,7 @@ class Builder:
         words = tuple((n, tuple(w)) for n, w in tables.items() if n in read)
         found = tuple(Output(n, numbers[s.value], s.distance, s.initial) for n, s in outputs.items())
         lanes = self.lanes if any(OPERATIONS[n.op].of_lanes for n in nodes) else 1
-        made = drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words, lanes))
-        self.wide = frozenset(value for value, number in numbers.items() if number in made.wide)
-        return made
+        return drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words, lanes))
 
     def _output(self, name: str, value: int) -> Source:
         """The value of a name after the loop: what the next iteration would read."""

@@ -74,6 +74,17 @@ def test_so_does_a_launch_with_lanes(seed: int, lanes: int) -> None:
     assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
 
 
+@pytest.mark.parametrize("lanes", [2, 8])
+def test_lanes_choose_between_a_number_of_a_row_and_an_element(lanes: int) -> None:
+    """The number of the row is loaded for all lanes, whatever the first of them chooses."""
+    for order in ((0, 1, 2), (0, 2, 1)):
+        value = Apply("select", tuple(Argument(k) for k in order))
+        for seed in range(8):
+            found = tile(random.Random(seed), value, [BYTE, ROW, BYTE], lanes)
+            launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
+            assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+
+
 @pytest.mark.parametrize("repeat", [2, 4, 8])
 def test_elements_that_repeat_are_loaded_once(repeat: int) -> None:
     operands = [TileAccess("scratch", "int8", repeat=repeat), ROW, BYTE]
