@@ -29,7 +29,15 @@ def make(folder: Path, target: str) -> subprocess.Popen[str]:
     # Tests may run under another `make`, whose messages would come in between.
     alone = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS")}
     return subprocess.Popen(
-        command, cwd=folder, env=alone, stdout=-1, stderr=-1, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        env=alone,
+        stdout=-1,
+        stderr=-1,
+        text=True,
+        start_new_session=True,
+        # Jobs in the background ignore the signal, and so would all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -55,7 +63,7 @@ def test_a_signal_ends_all_that_a_job_started(tmp_path: Path, ending: signal.Sig
         started.terminate()
     else:
         os.killpg(started.pid, ending)  # a terminal sends it to all in the foreground
-    started.communicate()
+    started.communicate(timeout=60)
     assert started.returncode != 0
     assert not any(map(runs, processes))
 
