@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -41,13 +40,6 @@ def make(folder: Path, target: str) -> subprocess.Popen[str]:
     )
 
 
-def number(file: Path) -> int:
-    """The number in a file, once it is there."""
-    while not (file.exists() and file.read_text(encoding="utf-8").strip()):
-        time.sleep(0.05)
-    return int(file.read_text(encoding="utf-8"))
-
-
 def runs(process: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text(encoding="utf-8")
@@ -57,8 +49,11 @@ def runs(process: int) -> bool:
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_all_that_a_job_started(tmp_path: Path, ending: signal.Signals) -> None:
+    pipes = [tmp_path / "inner", tmp_path / "outer"]
+    for pipe in pipes:
+        os.mkfifo(pipe)  # To read one waits until the job has written its number.
     started = make(tmp_path, "probe")
-    processes = [number(tmp_path / name) for name in ("inner", "outer")]
+    processes = [int(pipe.read_text(encoding="utf-8")) for pipe in pipes]
     if ending is signal.SIGTERM:
         started.terminate()
     else:

@@ -18,6 +18,7 @@ from sw.graph.expression import (
     Number,
     evaluate,
     operations,
+    parts_of,
     rewritten,
     walk,
 )
@@ -124,7 +125,7 @@ def _looked_up(
     follows: dict[Expression, bool] = {byte: True}
     found: set[Expression] = set()
     for e in walk(value):
-        parts = e.operands if isinstance(e, Apply) else (e.index,) if isinstance(e, Lookup) else ()
+        parts = parts_of(e)
         own = bool(parts) and all(follows[p] for p in parts)
         follows.setdefault(e, isinstance(e, Number) or own)
         if e != byte and follows[e] and (wanted(e) or found.intersection(parts)):

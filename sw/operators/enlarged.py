@@ -25,7 +25,8 @@ _ROWS = 4
 
 @legalise.register
 def _(o: Elementwise, copies: Copies) -> None:
-    for made in _products(o, copies) if _quicker(o, copies) else (o,):
+    value = _of_sum(o, copies) if _quicker(o, copies) else None
+    for made in (o,) if value is None else _products(o, value, copies):
         copies.append(made, True)
 
 
@@ -46,7 +47,6 @@ def _quicker(o: Elementwise, copies: Copies) -> bool:
         and size <= copies.most_steps
         and out.elements >= LEAST
         and len(kept) > 0
-        and _of_sum(o, copies) is not None
         and math.prod(out.shape[i] for i in again) <= _ROWS
     )
 
@@ -73,12 +73,10 @@ def _axes(o: Elementwise) -> tuple[list[int], list[int]]:
     return [i for i in axes if x.strides[i] == 0], [i for i in axes if x.strides[i]]
 
 
-def _products(o: Elementwise, copies: Copies) -> Iterator[MatrixProduct]:
-    """One product for each repetition of the rows, with the operator's value as epilogue."""
+def _products(o: Elementwise, value: Expression, copies: Copies) -> Iterator[MatrixProduct]:
+    """One product for each repetition of the rows, with the value as epilogue."""
     out, (x,), (size, times) = o.output, o.operands, o.output.shape[-2:]
     again, kept = _axes(o)
-    value = _of_sum(o, copies)
-    assert value is not None
     a = _rows(x, kept, size, x.offset)
     b = broadcast(whole(copies.identity(size, times)), (*a.shape[:-2], size, size * times))
     for place in itertools.product(*(range(out.shape[i]) for i in again)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
@@ -9,7 +10,7 @@ from amaranth.lib import data
 
 from hw.fabric import Fabric, Layout, PEKind, Unit
 from hw.fabric.layout import FIRST
-from hw.fabric.operations import OPERATIONS, STORES, WIDE
+from hw.fabric.operations import OPERATIONS, STORES, WIDE, PEOperation
 from hw.rtl.bits import where
 from hw.rtl.cgra.context import ContextMemory
 from hw.rtl.cgra.units import AluControl, alu_control, is_operation
@@ -121,18 +122,21 @@ class Ahead:
 
     def multiplier(self) -> dict[str, Signal]:
         """Control of the multiplier by its ports."""
-        names = [o.name for o in OPERATIONS.values() if o.unit in (Unit.MULTIPLIER, Unit.QUANTISER)]
-        kind, sums = self._kind, [o.name for o in OPERATIONS.values() if o.constant]
-        quantised = [o.name for o in OPERATIONS.values() if o.unit is Unit.QUANTISER]
+        products = [o for o in OPERATIONS.values() if o.unit in (Unit.MULTIPLIER, Unit.QUANTISER)]
+
+        def held(name: str, which: Callable[[PEOperation], bool]) -> Signal:
+            return self.held(name, self._is(*(o.name for o in products if which(o))))
+
         ports = {
-            "start": self.held("multiplies", self._is(*names)),
-            "shifted": self.held("shifted", self._is(*(name for name in names if name != "mul"))),
-            "even": self.held("even", self._is(*(name for name in names if name.endswith("even")))),
+            "start": held("multiplies", lambda o: True),
+            "shifted": held("shifted", lambda o: o.name != "mul"),
+            "even": held("even", lambda o: o.name.endswith("even")),
         }
-        if Unit.QUANTISER in kind.units:
-            ports["quantise"] = self.held("quantises", self._is(*quantised))
-        if kind.adds:
-            ports |= {"adds": self.held("adds", self._is(*sums)), "packed": self.held("packed", self.const)}
+        if Unit.QUANTISER in self._kind.units:
+            ports["quantise"] = held("quantises", lambda o: o.unit is Unit.QUANTISER)
+        if self._kind.adds:
+            ports["adds"] = held("adds", lambda o: o.constant)
+            ports["packed"] = self.held("packed", self.const)
         return ports
 
     def operand(self, name: str, readable: Value | None) -> Operand:
