@@ -81,6 +81,8 @@ class PEKind:
         """The values that `Fabric.hash` depends on."""
         values = {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
         values |= {"without": sorted(self.without)} if self.without else {}
+        # Quantisers were built without these operations before, and would give 0 for them.
+        values |= {"adds": True} if self.adds else {}
         return values | ({"lanes": self.lanes} if self.lanes > 1 else {})
 
 
