@@ -10,10 +10,10 @@ SHELL := bash
 
 # $(call working,WHAT,COMMAND) runs COMMAND and says WHAT at once, then every five seconds with the time.
 define working
-@echo "make: $(1)" >&2; set -m; \
+@echo "make: $(1)" >&2; job=; ended=; trap 'ended=1; [ -z "$$job" ] || kill -- -$$job' HUP INT TERM; set -m; \
 	(seconds=0; while sleep 5 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
 		seconds=$$((seconds + 5)); echo "make: $(1) ($$seconds s)" >&2; done) & ticker=$$!; \
-	{ $(2); } </dev/null & job=$$!; set +m; trap 'kill -- -$$job' HUP INT TERM; \
+	{ $(2); } </dev/null & job=$$!; set +m; [ -z "$$ended" ] || kill -- -$$job; \
 	wait $$job; code=$$?; kill -0 $$job 2>/dev/null && wait $$job; kill -- -$$ticker; exit $$code
 endef
 # $(call install,WHAT) installs this folder; WHAT is `.` or `.[dev]`. Modules are compiled when they are used.

@@ -17,6 +17,9 @@ include {ROOT}/Makefile
 probe:
 	$(call working,waiting,sleep 600 & echo $$! > inner && echo $$BASHPID > outer && wait)
 
+early:
+	$(call working,waiting,kill -TERM $$$$; sleep 600 & echo $$! > inner; wait)
+
 said:
 	$(call working,WHAT,echo done; exit 3)
 """
@@ -61,6 +64,22 @@ def test_a_signal_ends_all_that_a_job_started(tmp_path: Path, ending: signal.Sig
     started.communicate(timeout=60)
     assert started.returncode != 0
     assert not any(map(runs, processes))
+
+
+def test_a_signal_ends_a_job_that_has_only_just_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("trap 'sleep 0.05' DEBUG\n")  # before each command of the shell that started the job
+    monkeypatch.setenv("BASH_ENV", str(slow))
+    os.mkfifo(tmp_path / "inner")
+    started = make(tmp_path, "early")
+    reader = os.open(tmp_path / "inner", os.O_RDONLY | os.O_NONBLOCK)
+    started.communicate(timeout=60)
+    assert started.returncode != 0
+    written = os.read(reader, 100).split()
+    os.close(reader)
+    assert not any(runs(int(number)) for number in written)
 
 
 def test_a_job_says_what_it_is_and_gives_its_exit_code(tmp_path: Path) -> None:
