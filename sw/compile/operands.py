@@ -116,11 +116,15 @@ def follows(view: View) -> Follows:
 
 @dataclass(frozen=True)
 class Source:
-    """An operand: its view, how the kernel reads it, and the layout of its tensor."""
+    """An operand: its view, how the kernel reads it, and the layout of its tensor.
+
+    With `packed`, rows of that many elements are loaded, without the padding after each in memory.
+    """
 
     view: View
     access: TileAccess
     home: Allocation
+    packed: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -144,6 +148,8 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
     if how == "row" and view.shape[-1] == 1 and not home.dense:
         # Elements that follow rows would be loaded as neighbours.
         how = "full"
+    if how == "column" and view.shape[-2] == 1 and home.tensor.constant is None:
+        how = "full"  # A single row needs no index of its own.
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else word(home.tensor.element)
     return Source(view, TileAccess("scratch", element, how, record=record), home)
@@ -166,7 +172,7 @@ class Fetch:
 
     `access` is how the loop reads it: repeated operands use tiles of whole rows, and transposed ones are
     loaded column by column, each at its `step`. `unit` elements belong to each row, or to each tile (for
-    records of columns).
+    records of columns). `packed`: see `Source`.
     """
 
     key: int | str
@@ -176,6 +182,7 @@ class Fetch:
     half: int
     pitch: int
     unit: int = 1
+    packed: int = 0
 
     def load(
         self, writer: Writer, tile: Tile, batch: Mapping[str, int]
@@ -200,6 +207,9 @@ class Fetch:
 
         if self.access.record:
             loads = load(1, home.row, self.unit if how == "column" else number * self.unit, self.half)
+        elif self.packed:
+            lines = fold(Op.DIV, tile.columns, self.packed)
+            loads = load(lines, self.packed, self.packed, self.packed * home.itemsize)
         elif how == "full" and self.access.turned:
             loads = load(tile.columns, column, tile.rows, self.pitch, tiles.region(writer, self.view))
         elif how == "full" and column != 1:
@@ -303,7 +313,7 @@ def fetches(
             pitch = tiles.pitch(k) // access.repeat if access.follows == "full" else 0
             base, half = places(s.itemsize * _elements(k, s, tiles, pitch))
             apart = s.itemsize * (access.step if access.turned else pitch)
-            found.append(Fetch(k, s.view, access, base, half, apart))
+            found.append(Fetch(k, s.view, access, base, half, apart, packed=s.packed))
     return found
 
 

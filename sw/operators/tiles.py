@@ -130,6 +130,28 @@ def resized(views: Sequence[View], homes: Mapping[str, Allocation]) -> tuple[int
     )
 
 
+def packed(
+    views: Sequence[View], homes: Mapping[str, Allocation]
+) -> tuple[tuple[View, ...], dict[str, int]] | None:
+    """Views as one row whose operands are packed by their loads, with the size of the loads' rows by tensor.
+
+    The result, the first view, has no padding after its rows. None if no operand has, or if more than one row
+    would be left.
+    """
+    padded = {v.tensor: homes[v.tensor].row for v in views if any(v.strides) and not homes[v.tensor].dense}
+    if not padded or views[0].tensor in padded:
+        return None
+    dense = {n: dataclasses.replace(home, pitch=home.row * home.itemsize) for n, home in homes.items()}
+    made = merged_axes(views, dense)
+    for view in made:
+        *outer, rows, columns = zip(view.shape, view.strides, strict=True)
+        row = padded.get(view.tensor, 1)
+        whole = not (view.offset % row or columns[0] % row or any(step % row for _, step in outer))
+        if rows[0] > 1 or not whole or (view.tensor in padded and columns[1] != 1):
+            return None
+    return made, padded
+
+
 def _axes(views: Sequence[View], order: Iterable[int]) -> list[Axis]:
     return [(views[0].shape[a], tuple(v.strides[a] for v in views)) for a in order]
 

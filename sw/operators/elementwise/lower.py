@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from hw.config import MachineConfig
@@ -29,12 +30,15 @@ from sw.operators.tiles import (
     nest,
     nested,
     ordered,
+    packed,
     resized,
     turn,
 )
 
 #: Fewest elements of a tile.
 LEAST = 2048
+#: The result's view, its tiles, and the operands by number.
+Cut = tuple[View, Tiles, dict[int, Source]]
 
 
 class LoweredElementwise:
@@ -47,9 +51,8 @@ class LoweredElementwise:
         homes, config = context.homes, context.config
         views = ordered((operator.output, *operator.operands))
         unit = max(16, config.store_bytes // homes[views[0].tensor].itemsize)
-        larger = resized(views, homes)
-        cut = _cut(larger[1], context, unit, larger[0]) if larger else None
-        if cut is None or cut[1].columns < cut[1].whole_columns:  # Rows with repeated elements stay whole.
+        cut = _cut_packed(views, context, unit) or _cut_larger(views, context, unit)
+        if cut is None:
             merged = merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
             cut = _cut(merged, context, unit)
         self.operator = operator
@@ -87,9 +90,28 @@ def _(operator: Elementwise, view: View, row: int) -> bool:
     return (row > 1 or view.shape[-1] == 1) and row_compatible(view, row)
 
 
-def _cut(
-    views: Sequence[View], context: LoweringContext, unit: int, repeat: int = 1
-) -> tuple[View, Tiles, dict[int, Source]]:
+def _cut_larger(views: Sequence[View], context: LoweringContext, unit: int) -> Cut | None:
+    """The cut of an enlarged image; None for others."""
+    larger = resized(views, context.homes)
+    cut = _cut(larger[1], context, unit, larger[0]) if larger else None
+    # Rows with repeated elements stay whole.
+    return cut if cut and cut[1].columns == cut[1].whole_columns else None
+
+
+def _cut_packed(views: Sequence[View], context: LoweringContext, unit: int) -> Cut | None:
+    """The cut of one long row from operands with padding; None for others, and if no tile fits."""
+    found = packed(views, context.homes)
+    if found is None:
+        return None
+    try:
+        output, tiles, sources = _cut(found[0], context, math.lcm(unit, *found[1].values()))
+    except InputError:
+        return None
+    rows = {k: found[1].get(s.view.tensor, 0) for k, s in sources.items()}
+    return output, tiles, {k: dataclasses.replace(s, packed=rows[k]) for k, s in sources.items()}
+
+
+def _cut(views: Sequence[View], context: LoweringContext, unit: int, repeat: int = 1) -> Cut:
     """The result in tiles, and the operands; elements of views with shorter rows repeat."""
     output, *operands = views
     rows, columns = output.shape[-2:]
