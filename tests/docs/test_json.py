@@ -216,9 +216,9 @@ def test_the_page_says_what_slow_commands_print(
     options = "model.onnx --executor processes:1 --json"
     found.add("heald-explore", json.loads(heald(f"heald explore refused.toml {options} --confirm 1", 1)))
     found.add("heald-explore", json.loads(heald(f"heald explore limited.toml {options}")))
-    found.add("heald-fpga", json.loads(heald("heald fpga --device 12k --frequency 900 --json", 1)))
+    found.add("heald-fpga", json.loads(heald("heald fpga --hw tiny --device 85k --frequency 900 --json", 1)))
     small("ulx3s")
-    placed = json.loads(heald("heald fpga --device 12k --json"))
+    placed = json.loads(heald("heald fpga --hw tiny --device 85k --json"))
     found.add("heald-fpga", placed)
     found.add("heald-fpga", placed | {"critical_path": path(SimpleNamespace(critical_path=()))})
     assert sorted(found.problems) == []
