@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, operations, size, walk
 from sw.graph.network import (
     Elementwise,
@@ -49,18 +51,29 @@ def _tabulated(operator: Operator, network: Network) -> Operator:
     """The operator with functions of one byte as tables."""
     match operator:
         case Elementwise(value=value, operands=operands):
-            return dataclasses.replace(operator, value=tabulated(value, _elements(operands, network)))
+            made = tabulated(value, _elements(operands, network), _constants(operands, network))
+            return dataclasses.replace(operator, value=made)
         case (
             MatrixProduct(epilogue=Epilogue(value, operands))
             | ImageConvolution(epilogue=Epilogue(value, operands))
         ):
-            made = tabulated(value, ["int32", *_elements(operands, network)])
+            elements, constants = _elements(operands, network), _constants(operands, network)
+            made = tabulated(value, ["int32", *elements], [None, *constants])
             return dataclasses.replace(operator, epilogue=Epilogue(made, operands))
     return operator
 
 
 def _elements(views: Sequence[View], network: Network) -> list[str]:
     return [network.tensors[v.tensor].element for v in views]
+
+
+def _constants(views: Sequence[View], network: Network) -> list[np.ndarray | None]:
+    """The values of constant integers among operands."""
+    constants = [network.tensors[v.tensor].constant for v in views]
+    return [
+        v.of(c) if c is not None and c.dtype.kind in "iu" else None
+        for v, c in zip(views, constants, strict=True)
+    ]
 
 
 class _Uses:

@@ -41,6 +41,46 @@ def test_a_swish_of_a_requantised_sum_is_one_table(zero: int) -> None:
     assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
 
 
+def hard_swish(scaled: Expression) -> Expression:
+    """A requantised sum plus 19 times a table of it: the table's index and the factor are limited apart."""
+    index = clamped(apply("add", scaled, 112), 0, 255)
+    factor = clamped(apply("add", scaled, 3), -109, 146)
+    product = apply("mul", factor, Lookup(tuple(TABLE.tolist()), index))
+    return clamped(Apply("mul_shift_round_even", (product, Number(12345), Number(12))), -128, 127)
+
+
+def sums_of(seed: int) -> np.ndarray:
+    sums = np.random.default_rng(seed).integers(-(1 << 31), 1 << 31, 4096).astype(np.int32)
+    sums[:2048] >>= 13
+    return sums
+
+
+def test_limits_that_differ_by_a_constant_are_one_byte() -> None:
+    value = hard_swish(SUM)
+    made = tabulated(value, ["int32"])
+    assert isinstance(made, Lookup)
+    assert (operations(made), operations(with_quantiser(made.index))) == (5, 1)
+    sums = sums_of(1)
+    assert np.array_equal(evaluate(made, [sums]), evaluate(value, [sums]))
+
+
+@pytest.mark.parametrize(("greatest", "whole"), [(1 << 20, True), (1 << 30, False)])
+def test_scales_of_channels_must_be_known_to_keep_sums_from_wrapping(greatest: int, whole: bool) -> None:
+    value = hard_swish(Apply("mul_shift_round_even", (Argument(0), Argument(1), Argument(2))))
+    rng = np.random.default_rng(2)
+    # One channel has a larger shift: only pairs of factor and shift tell what a result can be.
+    factors = rng.integers(-greatest, greatest, (64, 1)).astype(np.int32)
+    factors[0] = greatest
+    shifts = np.where(np.abs(factors) > 1 << 18, 29, 24).astype(np.int32)
+    elements = ["int32"] * 3
+    assert tabulated(value, elements) == value
+    views = [np.broadcast_to(a, (64, 4096)) for a in (factors, shifts)]
+    made = tabulated(value, elements, [None, *views])
+    assert isinstance(made, Lookup) == whole
+    given = [sums_of(3), *views]
+    assert np.array_equal(evaluate(made, given), evaluate(value, given))
+
+
 def test_bytes_of_an_operand_are_told_apart_by_their_type() -> None:
     for element, low in (("int8", -128), ("uint8", 0)):
         looked = apply("add", lookup_of(TABLE, Argument(0), element), 3)
