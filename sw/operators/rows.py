@@ -75,8 +75,8 @@ class RowOperator(ByteOperator):
         """Elements per row."""
         return self.x.shape[-1]
 
-    def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32] | None:
-        """Words in the scratchpad for a last launch that uses this many lanes."""
+    def parameters(self, pitch: int, lanes: int = 1) -> npt.NDArray[np.int32] | None:
+        """Words in the scratchpad for rows of `pitch` bytes and a last launch that uses this many lanes."""
         return None
 
     @abstractmethod
@@ -125,7 +125,7 @@ class RowTile:
     @property
     def pitch(self) -> int:
         """Bytes from one row to the next: the columns plus padding."""
-        return row_pitch(self.columns)
+        return row_pitch(self.columns, self.lanes)
 
     @property
     def input(self) -> Span:
@@ -171,9 +171,14 @@ class RowTile:
         return self.pitch // elements - 1
 
 
-def row_pitch(columns: int) -> int:
-    """Bytes of a row of this many columns, including its padding."""
-    return round_up(columns, GROUP)
+def row_pitch(columns: int, lanes: int = 1) -> int:
+    """Bytes of a row of this many columns, including its padding.
+
+    With several lanes, iterations may take `BLOCKS`; more padding is worth larger blocks.
+    """
+    least = round_up(columns, GROUP)
+    units = [block for block in BLOCKS if lanes > 1 and block <= 4 * lanes]
+    return max([p for unit in units if 8 * (p := round_up(columns, unit)) <= 9 * least], default=least)
 
 
 class LoweredRows:
@@ -186,18 +191,19 @@ class LoweredRows:
 
     def __init__(self, operator: RowOperator, context: LoweringContext) -> None:
         config, self.operator = context.config, operator
+        self.lanes = config.cgra.lanes if config.cgra is not None else 1
         self.views = merged_axes((operator.x, operator.output), context.homes, fixed=1)
         source, target = self.views
         self.total, self.columns = source.shape[-2:]
-        width, unit = row_pitch(self.columns), config.store_bytes
+        self.pitch = row_pitch(self.columns, self.lanes)
+        width, unit = self.pitch, config.store_bytes
         # The port's word, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
-        self.lanes = config.cgra.lanes if config.cgra is not None else 1
         tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes)
         found = [quickest(loops, config) for loops in operator.choices(tile, 0)]
         self.chosen, self.configured = tuple(i for i, _ in found), tuple(c for _, c in found)
-        parameters = operator.parameters(self.lanes if self.chosen[-1] else 1)
+        parameters = operator.parameters(self.pitch, self.lanes if self.chosen[-1] else 1)
         name = f"{operator.name}, parameters"
         self.blobs: tuple[Tensor, ...] = ()
         if parameters is not None:
@@ -223,7 +229,7 @@ class LoweredRows:
         tile = RowTile(
             rows,
             self.columns,
-            place(scratch, which, self.places, self.rows * row_pitch(self.columns)),
+            place(scratch, which, self.places, self.rows * self.pitch),
             place(out, which, self.places, self.rows * RECORD),
             place(out, which, self.places, self.rows * self.apart),
             self.apart,
@@ -246,7 +252,7 @@ class LoweredRows:
 
     def _load(self, writer: Writer, rows: Expr, tile: RowTile) -> Statement:
         """Loads the rows with their padding; in one piece if there is none."""
-        source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
+        source, columns, width = self.views[0], self.columns, self.pitch
         walk, step = self._walk(source), source.strides[-2]
         if width == step == columns and self.rows * columns <= LONGEST:
             region = writer.region(source, walk, rows, step, columns)
@@ -269,7 +275,7 @@ class LoweredRows:
         Best is one tile in the operator's share, since the rest of the scratchpad can be prepared for the
         next operator. Next best is one tile in the whole scratchpad, then two buffers for tiles.
         """
-        config, total, width = context.config, self.total, row_pitch(self.columns)
+        config, total, width = context.config, self.total, self.pitch
         constants = sum(round_up(4 * blob.elements, 128) for blob in self.blobs)
         sizes = [round_up(4 * len(words), 128) for words in {c.words for c in self.configured}]
 

@@ -106,7 +106,8 @@ class Softmax(RowOperator):
             "last": last,
             "next": _WORDS + tile.gap,
             "flip": SIGNS if signed else 0,
-            "pads": tile.pitch - self.columns,
+            "pads": self.groups * GROUP - self.columns,
+            "whole": tile.pitch // GROUP - self.groups,
             "drop": self.drop,
             "half": self.half,
             "base": self.drop + 34,
@@ -117,11 +118,16 @@ class Softmax(RowOperator):
         }
         inverted = {**scalars, "flip": 0 if signed else SIGNS}
         x, state, both = (tile.input,), (tile.state,), (tile.input, tile.state)
+        padded = tile.pitch > self.groups * GROUP
         wide = self._with_lanes(tile, scalars)
         return (
             (Pass(maxima(), groups, inverted, x, state), *wide[0]),
             (Pass(sums(self.table), groups, scalars, both, state), *wide[1]),
-            (Pass(mantissas(self.table), tile.rows, scalars, state, state),),
+            (
+                Pass(
+                    mantissas(self.table, padded), tile.rows, scalars, state, state
+                ),
+            ),
             (Pass(reciprocals(), tile.rows, scalars, state, state),),
             (Pass(results(self.table, tile.gap > 0), groups, scalars, both, (tile.results,)), *wide[2]),
         )
@@ -257,11 +263,16 @@ def sums(table: tuple[int, ...]) -> GridKernel:
 
 
 @functools.lru_cache(maxsize=64)
-def mantissas(table: tuple[int, ...]) -> GridKernel:
-    """The sum of every row as a 31-bit mantissa, and the shift for its reciprocal."""
+def mantissas(table: tuple[int, ...], padded: bool) -> GridKernel:
+    """The sum of every row as a 31-bit mantissa, and the shift for its reciprocal.
+
+    With `padded`, rows end with `whole` groups of padding; there are `pads` more in the group before.
+    """
+    groups = f" - ((pad * {GROUP}) >> drop) * whole" * padded
     body = f"""
 total = sum[row]
-own = total - before - ((TABLE[top[row] & 255] * pads) >> drop) + half
+pad = TABLE[top[row] & 255]
+own = total - before - ((pad * pads) >> drop){groups} + half
 before = total
 zeros = clz(own)
 factor[late] = shift_right_logical(own << zeros, 1)
@@ -272,7 +283,7 @@ late = late + {RECORD_WORDS}
     return loop(
         "sum_mantissas",
         (_TOP, _SUM, _FACTOR, _SHIFT),
-        ("row", "late", "pads", "drop", "half", "base"),
+        ("row", "late", "pads", *["whole"] * padded, "drop", "half", "base"),
         body,
         "before = 0",
         _outside(table),

@@ -68,10 +68,9 @@ class Normalisation(RowOperator):
         """A padding value that adds nothing to the sums."""
         return self.x_zero
 
-    def parameters(self, lanes: int = 1) -> npt.NDArray[np.int32]:
+    def parameters(self, pitch: int, lanes: int = 1) -> npt.NDArray[np.int32]:
         """Factor and offset of every column, with padding; for as many columns at a time as lanes."""
-        width = -(-self.columns // GROUP) * GROUP
-        found = np.zeros((width, loops.PARAMETERS), np.int32)
+        found = np.zeros((pitch, loops.PARAMETERS), np.int32)
         found[: self.columns, 0] = self.factors
         found[: self.columns, 1] = self.offsets
         return found.reshape(-1, lanes, loops.PARAMETERS).swapaxes(1, 2).reshape(-1)

@@ -72,7 +72,7 @@ def chosen_passes(
     made: Normalisation, tile: RowTile, chosen: Sequence[int], held: dict[str, Bytes]
 ) -> tuple[Pass, ...]:
     """Launches by these loops; the parameters are put into the scratchpad as the last one reads them."""
-    constants = made.parameters(tile.lanes if chosen[-1] else 1).view(np.uint8)
+    constants = made.parameters(tile.pitch, tile.lanes if chosen[-1] else 1).view(np.uint8)
     held["scratch"][CONSTANTS : CONSTANTS + len(constants)] = constants
     return made.passes(tile, CONSTANTS, chosen)
 
@@ -98,7 +98,7 @@ def test_the_launches_leave_what_the_reference_gives(
     if seed % 3 == 0:
         values = values // 64 + 50
     held = spaces()
-    tile = put(made, values, held, lanes, apart(columns, seed))
+    tile = put(made, values, held, lanes, apart(columns, lanes, seed))
     chosen = [int(rng.integers(len(loops))) for loops in made.choices(tile, CONSTANTS)]
     by_graph(chosen_passes(made, tile, chosen, held), held)
     assert np.array_equal(row_results(tile, held, result), made.reference([values]))
