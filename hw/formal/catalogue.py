@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from hw import fabric
 from hw.config import ENGINES, MachineConfig
-from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, state, storer, streams
+from hw.formal import (
+    bus,
+    channels,
+    gemm,
+    host,
+    issue,
+    lanes,
+    loader,
+    sequencer,
+    signals,
+    state,
+    storer,
+    streams,
+)
 from hw.formal.proof import Proof
 
 #: The machine of the proofs, as small as the statements allow.
@@ -50,6 +63,7 @@ PROOFS: dict[str, Proof] = {
         gemm.proof(SMALL),
         loader.patches_proof(SMALL.replace(windows=1)),
         streams.proof(),
+        *lanes.proofs(),
         *bus.proofs(),
         *(issue.proof(WITH_CGRA if e == "cgra" else SMALL, e) for e in ENGINES),
         # SMALL covers the queue form with two registers; these cover one register and a memory.
