@@ -30,6 +30,7 @@ from sw.ir.ranges import bounds
 from sw.ir.walk import instructions, statements
 from sw.kernels import mappings
 from sw.kernels.configuration import Configured
+from sw.operators.columns import LoweredColumns
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
@@ -236,7 +237,8 @@ def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> li
         out = ChipSpace("output buffer", 0, c.out_bytes, max(least, c.store_bytes))
         body: list[Statement] = []
         try:
-            for configured in () if isinstance(own, LoweredRows) and own.slots else own.configured:
+            alone = isinstance(own, LoweredColumns) or (isinstance(own, LoweredRows) and own.slots)
+            for configured in () if alone else own.configured:
                 body += launcher.load(configured, scratch)
             if len(own.configured) == 1:
                 body += launcher.bring(own.configured[0])

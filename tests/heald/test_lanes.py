@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cosim.backends import simulator
 from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
 from heald.model_run import run_model
@@ -24,6 +25,7 @@ from sw.graph import reference
 from sw.graph.network import Network
 from tests.heald.conftest import Ended, Quick
 from tests.heald.test_row_networks import rows_of_any_length
+from tests.sw.compile.row_networks import Builder as NetworkBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Eight columns for eight lanes.
@@ -84,6 +86,35 @@ def test_rows_of_any_length() -> None:
     model = compile_model(network, config)
     inputs = reference.random_inputs(network, np.random.default_rng(2))
     report = run_model(model, inputs, MemorySettings.of(config), lambda: Quick(config))
+    assert report.correct
+
+
+def columns() -> Network:
+    """Softmax of columns: one tile, tiles of planes, tiles of columns, and columns that lanes do not fill."""
+    builder = NetworkBuilder()
+    builder.column_softmax((1, 4, 16, 100), moved=True)
+    builder.column_softmax((2, 2, 8, 301), "uint8", "int8")
+    builder.column_softmax((1, 1, 32, 900), "int8", "uint8")
+    builder.column_softmax((1, 7, 16, 150), "uint8", "uint8", moved=True)
+    return builder.network()
+
+
+def test_softmax_of_columns() -> None:
+    config, network = load("test", SETTINGS | {"cgra": "vector3x4"}), columns()
+    model = compile_model(network, config)
+    assert {o.op for o in model.network.operators} == {"Softmax"}
+    inputs = reference.random_inputs(network, np.random.default_rng(2))
+    report = run_model(model, inputs, MemorySettings.of(config), lambda: Quick(config))
+    assert report.correct
+
+
+@pytest.mark.slow
+def test_softmax_of_columns_on_the_rtl() -> None:
+    config, network = load("test", SETTINGS | {"cgra": "vector3x4"}), columns()
+    inputs = reference.random_inputs(network, np.random.default_rng(2))
+    made = compile_model(network, config)
+    report = run_model(made, inputs, MemorySettings.of(config), lambda: simulator(config, "cpp"))
+    assert report.verified
     assert report.correct
 
 

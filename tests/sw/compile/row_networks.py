@@ -8,6 +8,8 @@ import numpy as np
 
 from sw.graph.network import Network, Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
+from sw.graph.views import transposed
+from sw.operators.column_softmax import column_softmax
 from sw.operators.normalisation.operator import normalisation
 from sw.operators.pools.operator import MaxPool
 from sw.operators.softmax import softmax
@@ -43,6 +45,33 @@ class Builder:
                 x_scale=0.05,
                 y_scale=1 / 256,
                 y_zero=zero,
+                result=result,
+            )
+        )
+
+    def column_softmax(
+        self,
+        shape: tuple[int, int, int, int],
+        element: str = "int8",
+        result: str = "int8",
+        moved: bool = False,
+    ) -> None:
+        """Softmax down the rows of images and channels; `moved`: rows of the result have channels."""
+        images, channels, rows, columns = shape
+        out = (images, rows, channels, columns) if moved else shape
+        name, x, y = self._tensors(shape, element, out, result)
+        order = (0, 2, 3, 1) if moved else (0, 1, 3, 2)
+        self.operators.append(
+            column_softmax(
+                name,
+                "Softmax",
+                (name,),
+                transposed(y, order),
+                transposed(x, (0, 1, 3, 2)),
+                element=element,
+                x_scale=0.05,
+                y_scale=1 / 256,
+                y_zero=LIMITS[result][0],
                 result=result,
             )
         )
