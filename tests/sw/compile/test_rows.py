@@ -38,7 +38,7 @@ def softmax(*shape: int, preset: str = "test", **settings: str) -> LoweredRows:
 
 @pytest.mark.parametrize(
     ("columns", "preset", "apart"),
-    [(100, "test", 104), (100, "default", 128), (72, "default", 72), (64, "default", 64), (5, "large", 64)],
+    [(100, "test", 104), (100, "default", 128), (72, "default", 96), (80, "default", 80), (5, "large", 64)],
 )
 def test_results_start_at_words_of_the_port_or_are_stored_as_one_row(
     columns: int, preset: str, apart: int
