@@ -67,10 +67,10 @@ def test_a_study_on_a_real_server(
     assert (found["trials"], found["refused"], found["study"]) == (16, 2, "space-tiny")
     assert not list(folder.glob("*.db"))
     prepared = command.prepare(command.Request(Path("space.toml"), (Path("tiny.onnx"),), storage=server))
-    kept = command._open(prepared, command.fingerprints(prepared))
+    kept = command._open(prepared, command.fingerprints(prepared), print)
     try:
         with pytest.raises(InputError, match="another exploration is using study 'space-tiny'"):
-            command._open(prepared, command.fingerprints(prepared))
+            command._open(prepared, command.fingerprints(prepared), print)
     finally:
         kept.close()
 
