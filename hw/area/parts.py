@@ -161,9 +161,8 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
             "windows": c.windows,
             "width": width,
             "banks": shape.banks,
-            # Bits of two-to-one muxes: for each byte, its data, whether it is written, and which block it
-            # belongs to.
-            "turned_bits": (9 + blocks.bit_length()) * _turned(shape.banks, width),
+            # Bits of two-to-one muxes: for each byte, its data and whether it is written.
+            "turned_bits": 9 * _turned(shape.banks, width),
             # For each bank, a mux over the addresses of the blocks, and the lane.
             "chosen_bits": shape.banks * blocks * row,
             "lane_bits": shape.banks * log2(shape.lanes),
@@ -198,8 +197,9 @@ def _accumulator(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
         "columns": c.cols,
-        # Inputs of the muxes between banks, for the two readers of rows.
+        # Inputs of the muxes between banks: for the storer, and in front of the adders, whose LUTs hold one.
         "chosen_columns": c.cols * (c.acc_banks - 1),
+        "added_columns": c.cols * max(0, c.acc_banks - 2),
         "addresses": c.acc_banks * log2(c.derived.acc_bank_words),
         "block_rams": c.acc_banks * memory_blocks(c.derived.acc_bank_words, 32 * c.cols),
         "lut_rams": c.acc_banks * lut_blocks(c.derived.acc_bank_words, 32 * c.cols),

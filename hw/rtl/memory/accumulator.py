@@ -63,9 +63,10 @@ class BankedRowRead(Signature):
 class Accumulator(Component):
     """`acc_banks` memories of int32 rows, one or more, each with one read and one write port.
 
-    A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and written
-    in the third. The array always has priority; `read` proceeds when its bank is free. A machine with a CGRA
-    has a third reader, `rows`, which uses the remaining banks.
+    A drained row reads its word in the cycle in which it is valid, is added to it in the next and written in
+    the third. A row that is not added reads 0 instead of its word. The array always has priority; `read`
+    proceeds when its bank is free. A machine with a CGRA has a third reader, `rows`, which uses the remaining
+    banks.
 
     **Timing.** A row drained in cycle t is readable from t + 3 on. Data of a read accepted in cycle t is
     valid in t + 1 only. Drains to the same word must be at least three cycles apart; the array's control
@@ -84,8 +85,7 @@ class Accumulator(Component):
         outer = log2(c.acc_banks)
         width = 32 * c.cols
 
-        row, add = Signal(width), Signal()
-        total = Signal(width)
+        row, total = Signal(width), Signal(width)
         stage1, stage2 = Signal(), Signal()
         address1, address2 = Signal(inner + outer), Signal(inner + outer)
         drain_bank = self.drain.address[inner:]
@@ -106,7 +106,7 @@ class Accumulator(Component):
         if outer:
             m.d.sync += read_bank1.eq(read_bank)
         with m.If(self.drain.valid):
-            m.d.sync += [row.eq(self.drain.data), add.eq(self.drain.add)]
+            m.d.sync += row.eq(self.drain.data)
 
         outputs = []
         for b in range(c.acc_banks):
@@ -114,7 +114,9 @@ class Accumulator(Component):
                 shape=Shape(width), depth=c.derived.acc_bank_words, init=[], attrs=NO_COLLISIONS
             )
             m.submodules[f"bank{b}"] = bank
-            write, read = bank.write_port(), bank.read_port()
+            # With `output`, a read port of block RAM, which can be set to 0 instead of to the word read.
+            write, read = bank.write_port(), bank.read_port(domain="comb")
+            output = Signal(width, name=f"output{b}", reset_less=True)
             draining = self.drain.valid & means(drain_bank, b)
             reading = self.read.valid & means(read_bank, b)
             address = Mux(draining, self.drain.address[:inner], self.read.address[:inner])
@@ -124,13 +126,16 @@ class Accumulator(Component):
                 address = Mux(enable, address, self.rows.address[b])
                 enable = enable | self.rows.enable[b]
             m.d.comb += [
-                read.en.eq(enable),
                 read.addr.eq(address),
                 write.en.eq(stage2 & means(address2[inner:], b)),
                 write.addr.eq(address2[:inner]),
                 write.data.eq(total),
             ]
-            outputs.append(read.data)
+            with m.If(draining & ~self.drain.add):
+                m.d.sync += output.eq(0)
+            with m.Elif(enable):
+                m.d.sync += output.eq(read.data)
+            outputs.append(output)
         if c.cgra:
             m.d.comb += self.rows.data.eq(Cat(*outputs))
 
@@ -140,7 +145,7 @@ class Accumulator(Component):
             for b, output in enumerate(outputs[1:], 1):
                 with m.If(bank == b):
                     m.d.comb += target.eq(output)
-        sums = [(Mux(add, old.word_select(i, 32), 0) + row.word_select(i, 32))[:32] for i in range(c.cols)]
+        sums = [(old.word_select(i, 32) + row.word_select(i, 32))[:32] for i in range(c.cols)]
         with m.If(stage1):
             m.d.sync += total.eq(Cat(*sums))
         return m

@@ -5,20 +5,13 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import Component, In, Out
-from amaranth.utils import bits_for
 
 from hw import isa
 from hw.config import MachineConfig
 from hw.rtl.bits import from_mask, log2, lookup, low, range_mask, rotate_left, where
 from hw.rtl.interfaces import PC_BITS, WARP_BITS, ErrorReport, read_response
 from hw.rtl.memory.buffer import BankedWrite
-from hw.rtl.memory.load_steps import (
-    forms_patches,
-    lane_bits,
-    loader_target,
-    operation_layout,
-    step_layout,
-)
+from hw.rtl.memory.load_steps import forms_patches, loader_target, operation_layout, step_layout
 from hw.rtl.memory.strided_bytes import StridedBytes
 
 
@@ -38,7 +31,10 @@ class LoadWriter(Component):
         self._shape = shape = loader_target(config, port)
         self._patches = forms_patches(config, port)
         self._operation, self._step = operation_layout(config, port), step_layout(config, port)
-        self._spread = max(1, self._width // shape.lanes)  # blocks that a beat can touch, minus one
+        # A run is as many positions as a block has with lanes first. Depth first, a block is a group of
+        # columns with one run or more: it has as many positions as there are banks.
+        self._run = shape.lanes if shape.lanes > 1 else shape.banks
+        self._spread = max(1, self._width // self._run)  # runs and blocks that a beat can touch, minus one
         super().__init__(
             {
                 "operation": In(stream.Signature(self._operation)),
@@ -128,24 +124,26 @@ class LoadWriter(Component):
     def _kept_layout(self) -> data.StructLayout:
         """The second stage: the bytes, which of them are written, and where they go.
 
-        `highs` are the high bits of the bank addresses at which the blocks begin that a beat can touch,
-        `beyond` marks those that lie beyond the buffer, `picks` selects one of them for each byte. Byte 0
-        goes to bank `rotation`. The data written is `bytes` or `fill`; the other one is 0.
+        `highs` are the high bits of the bank addresses at which the blocks begin that a beat can touch.
+        Position 0 of the first block goes to bank `origin`, byte 0 of the beat to bank `rotation`; `odd` is
+        the next bit of the sum that gives `rotation`. Of each run's number of bytes, those that `follows`
+        marks belong to a later run than the first. `beyond` marks the runs, from that of byte 0 on, that lie
+        beyond the buffer. The data written is `bytes` or `fill`; the other one is 0.
         """
-        width, shape, blocks = self._width, self._shape, self._spread + 1
+        shape, blocks = self._shape, self._spread + 1
         high = log2(shape.columns) - log2(shape.banks)
         return data.StructLayout(
             {
-                "bytes": 8 * width,
+                "bytes": 8 * self._width,
                 "fill": 8,
-                "mask": width,
+                "mask": self._width,
                 "lanes_first": 1,
+                "origin": log2(shape.banks),
                 "rotation": log2(shape.banks),
-                "lane": lane_bits(shape),
-                "block_low": lane_bits(shape),
+                "odd": 1,
                 "highs": data.ArrayLayout(high, blocks),
+                "follows": min(self._run, self._width),
                 "beyond": blocks,
-                "picks": data.ArrayLayout(bits_for(self._spread), width),
                 "warp": WARP_BITS,
                 "pc": PC_BITS,
             }
@@ -153,26 +151,22 @@ class LoadWriter(Component):
 
     def _keep(self, m: Module, d: Value, step: Value, moves: Value, word: Value, mask: Value) -> Signal:
         """The second stage: registers the step that `moves` in `_kept_layout`."""
-        width, shape = self._width, self._shape
+        shape = self._shape
         of_lane, of_bank, columns = log2(shape.lanes), log2(shape.banks), log2(shape.columns)
+        of_run = log2(self._run)
         by_lanes = d.lanes_first if of_lane else Const(0, 1)
         pitch = Mux(by_lanes, d.pitch, shape.banks)
         blocks = [step.block] + [
             Signal(len(step.block), name=f"block{i}") for i in range(1, self._spread + 1)
         ]
         m.d.comb += [value.eq(step.block + i * pitch) for i, value in enumerate(blocks) if i]
-
-        # Selects, for each byte, its block or (depth first) this or the next group of columns.
-        bits = bits_for(self._spread)
-        numbers = range(1 << len(step.start))  # values of `start`, as unsigned numbers of the same width
-
-        def passed(shift: int, most: int) -> list[Value]:
-            """For each byte, the number of units of `1 << shift` positions between the block and the byte."""
-            start = step.start.as_unsigned()
-            return [lookup(start, [(n + j) >> shift & most for n in numbers], bits) for j in range(width)]
-
-        pairs = zip(passed(of_lane, (1 << bits) - 1), passed(of_bank, 1), strict=True)
+        outside = Array(b[columns:].any() for b in blocks)
+        within, run = step.start[:of_run], step.start.as_unsigned()[of_run:]  # the position of byte 0
+        runs = [(run + i)[: len(run)] for i in range(self._spread + 1)]
+        follows = [((1 << self._run) - 1) << self._run - n for n in range(self._run)]
+        origin = Signal(of_bank)
         kept = Signal(self._kept_layout(), reset_less=True)
+        m.d.comb += origin.eq(Mux(by_lanes, step.block, low(step.lane, of_lane)))
         with m.If(moves):
             m.d.sync += [
                 kept.bytes.eq(word),
@@ -180,12 +174,11 @@ class LoadWriter(Component):
                 kept.fill.eq(0 if self._patches else where(~step.reads, d.fill)),
                 kept.mask.eq(mask),
                 kept.lanes_first.eq(by_lanes),
-                kept.rotation.eq(step.start + Mux(by_lanes, step.block[:of_bank], low(step.lane, of_lane))),
-                kept.lane.eq(step.lane),
-                kept.block_low.eq(low(step.block, of_lane)),
-                kept.beyond.eq(Cat(b[columns:].any() for b in blocks)),
+                kept.origin.eq(origin),
+                Cat(kept.rotation, kept.odd).eq(step.start + origin),
                 kept.highs.eq(Cat(b[of_bank:columns] for b in blocks)),
-                kept.picks.eq(Cat(Mux(by_lanes, *pair) for pair in pairs)),
+                kept.follows.eq(lookup(within, follows, len(kept.follows))),
+                kept.beyond.eq(Cat(Mux(by_lanes, outside[r], outside[r[of_bank - of_run]]) for r in runs)),
                 kept.warp.eq(d.warp),
                 kept.pc.eq(d.pc),
             ]
@@ -193,28 +186,40 @@ class LoadWriter(Component):
 
     def _outside(self, kept: Signal) -> Value:
         """Whether a byte to be written lies beyond the buffer."""
-        return Cat(kept.mask[j] & Array(kept.beyond)[kept.picks[j]] for j in range(self._width)).any()
+        places = [(j // self._run, j % self._run) for j in range(self._width)]
+        beyond = [Mux(kept.follows[r], kept.beyond[i + 1], kept.beyond[i]) for i, r in places]
+        return (Cat(beyond) & kept.mask).any()
 
     def _write(self, m: Module, kept: Signal, valid: Value, fine: Value) -> None:
         """The third stage: bytes in bank order, address and write enable of each bank."""
-        width, shape = self._width, self._shape
-        of_lane, pad = log2(shape.lanes), shape.banks - width
+        banks, pad = self._shape.banks, self._shape.banks - self._width
         rotated = rotate_left(m, Cat(kept.bytes, Const(0, 8 * pad)), kept.rotation)
-        rotated |= kept.fill.replicate(shape.banks)
-        unit = 1 + len(kept.picks[0])  # for each byte, whether it is written and which block it belongs to
-        notes = Cat(*(Cat(kept.mask[j], kept.picks[j]) for j in range(width)), Const(0, unit * pad))
-        turned = rotate_left(m, notes, kept.rotation, unit=unit)
-        addresses = []
-        for b in range(shape.banks):
-            address = Array(kept.highs)[turned.word_select(b, unit)[1:]]
-            if of_lane:
-                depth_first = lookup(kept.lane, [(b - n) % shape.lanes for n in range(shape.lanes)], of_lane)
-                address = Cat(Mux(kept.lanes_first, kept.block_low, depth_first), address)
-            addresses.append(address)
-        enables = Cat(turned.word_select(b, unit)[0] for b in range(shape.banks))
+        rotated |= kept.fill.replicate(banks)
+        enables = rotate_left(m, Cat(kept.mask, Const(0, pad)), kept.rotation, unit=1)
         m.d.sync += self.write.enable.eq(Mux(fine, enables, 0))
         with m.If(valid):
-            m.d.sync += [self.write.data.eq(rotated), self.write.address.eq(Cat(addresses))]
+            m.d.sync += [self.write.data.eq(rotated), self.write.address.eq(Cat(self._addresses(kept)))]
+
+    def _addresses(self, kept: Signal) -> list[Value]:
+        """The address in each bank, of the byte that goes there.
+
+        A bank lies `behind` banks behind the origin. So its byte has this position in the first block, or a
+        position that is further by the number of banks if `again` is 1. After the last bank, bytes and
+        positions continue at bank 0: so `again` changes in the banks before `rotation`, and in those before
+        `origin`.
+        """
+        shape, found = self._shape, []
+        banks, of_lane = shape.banks, log2(shape.lanes)
+        again = from_mask(kept.rotation, banks) ^ from_mask(kept.origin, banks) ^ kept.odd.replicate(banks)
+        for b in range(banks):
+            behind = lookup(kept.origin, [(b - n) % banks for n in range(banks)], log2(banks))
+            block = Mux(kept.lanes_first, Cat(behind[of_lane:], again[b]), again[b])
+            address = Array(kept.highs)[block]
+            if of_lane:
+                column = Mux(kept.lanes_first, kept.origin[:of_lane], behind[:of_lane])
+                address = Cat(column, address)
+            found.append(address)
+        return found
 
     def _report(self, m: Module, kept: Signal, done: Value, wrong: Value, failed: Value) -> None:
         """Reports completion two cycles after the second stage, errors in the same cycle."""
