@@ -124,8 +124,9 @@ class LoweredColumns:
         self.planes, _, self.columns = self.views[0].shape[-3:]
         #: Rows of a tile and what belongs to them begin at multiples of this many bytes.
         self.unit = max(config.store_bytes, 4 * self.lanes)
-        least = self._tile(1, self.unit)
-        self.cut = self._cut(context, [configure(p.kernel, config) for p in self._passes(least)])
+        # Mapping takes long, so what does not fit even without configurations is refused first.
+        self.cut = self._cut(context, ())
+        self.cut = self._cut(context, [configure(p.kernel, config) for p in self._passes(self.cut)])
         found = [steadiest(p.kernel, config, self._moves(p.kernel)) for p in self._passes(self.cut)]
         self.steps, self.configured = tuple(steps for steps, _ in found), tuple(c for _, c in found)
         cuts = ((PLANES, self.planes, self.cut.planes), (ACROSS, self.columns, self.cut.columns))
