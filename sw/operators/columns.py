@@ -16,7 +16,7 @@ from hw.errors import InputError, refusals_ignored
 from sw.compile.forms import HALVES, Loop, linear, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.memory import Allocation, Kind
-from sw.compile.writer import AddressMap, ChipSpace
+from sw.compile.writer import LONGEST, AddressMap, ChipSpace
 from sw.graph.network import Tensor, View
 from sw.graph.views import descending, transposed
 from sw.ir.expression import Const, Expr
@@ -52,6 +52,8 @@ _RECORD = 5
 _LAUNCH = 60
 #: Cycles of softmax by rows with a copy before and after it: per element, per row, for configurations.
 _PER_ELEMENT, _PER_ROW, _ONCE = 1, 6, 2000
+#: Fewest elements that may go by columns.
+_FEWEST = 256
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,13 @@ class _Cut:
 class LoweredColumns:
     """Softmax by columns; raises `InputError` if not even a few columns fit.
 
-    `views` are input and output, [..., planes, rows, columns].
+    `views` are input and output, [..., planes, rows, columns]. It takes the best of so many mappings
+    of each loop (`sw.kernels.stalls.SEEDS`).
     """
 
     blobs: tuple[Tensor, ...] = ()
 
-    def __init__(self, operator: ColumnSoftmax, context: LoweringContext) -> None:
+    def __init__(self, operator: ColumnSoftmax, context: LoweringContext, seeds: int | None = None) -> None:
         config = context.config
         if config.cgra is None:
             raise InputError(f"{operator.name}: machine {config.name!r} must have a CGRA, it has none")
@@ -127,7 +130,7 @@ class LoweredColumns:
         # Mapping takes long, so what does not fit even without configurations is refused first.
         self.cut = self._cut(context, ())
         self.cut = self._cut(context, [configure(p.kernel, config) for p in self._passes(self.cut)])
-        found = [steadiest(p.kernel, config, self._moves(p.kernel)) for p in self._passes(self.cut)]
+        found = [steadiest(p.kernel, config, self._moves(p.kernel), seeds) for p in self._passes(self.cut)]
         self.steps, self.configured = tuple(steps for steps, _ in found), tuple(c for _, c in found)
         cuts = ((PLANES, self.planes, self.cut.planes), (ACROSS, self.columns, self.cut.columns))
         self.loops = nest(self.views[0], 3, cuts)
@@ -215,6 +218,8 @@ class LoweredColumns:
 
         def fits(planes: int, columns: int, places: int, room: int) -> bool:
             cut = self._tile(planes, columns)
+            if max(columns, rows, cut.near, cut.apart) > LONGEST:
+                return False
             size = cut.apart * (rows + _RECORD) + 4 * self.lanes
             outside = places * (planes * size + 3 * 128) + 256
             return stays + places * (planes * cut.near * rows + 128) <= room and outside <= config.out_bytes
@@ -265,6 +270,8 @@ def _quicker(operator: ColumnSoftmax, copies: Copies) -> bool:
     config = copies.config
     if config.cgra is None or config.cgra.lanes == 1 or column_axis(operator.x, operator.output) is None:
         return False
+    if operator.x.elements < _FEWEST:
+        return False  # Both ways mostly load configurations, and to map loops takes long.
     homes = {}
     for tensor in (copies.tensors[v.tensor] for v in (operator.x, operator.output)):
         row = tensor.shape[-1]
@@ -274,7 +281,8 @@ def _quicker(operator: ColumnSoftmax, copies: Copies) -> bool:
     # There may be no PE for an operation with lanes, no route to it, or no room for columns.
     with refusals_ignored():
         room = config.scratch_bytes * 3 // 4
-        cycles = LoweredColumns(operator, LoweringContext(config, homes, room)).cycles
+        # One mapping of each loop tells enough.
+        cycles = LoweredColumns(operator, LoweringContext(config, homes, room), seeds=1).cycles
     return cycles < by_rows
 
 

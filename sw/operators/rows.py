@@ -174,11 +174,15 @@ class RowTile:
 def row_pitch(columns: int, lanes: int = 1) -> int:
     """Bytes of a row of this many columns, including its padding.
 
-    With several lanes, iterations may take `BLOCKS`; more padding is worth larger blocks.
+    With several lanes, iterations may take larger `BLOCKS`. Blocks of 16 are worth an eighth more padding,
+    blocks of 32 hardly any.
     """
-    least = round_up(columns, GROUP)
-    units = [block for block in BLOCKS if lanes > 1 and block <= 4 * lanes]
-    return max([p for unit in units if 8 * (p := round_up(columns, unit)) <= 9 * least], default=least)
+    pitch = round_up(columns, GROUP)
+    for block, most in zip(BLOCKS[1:], (8, 32), strict=True):
+        wider = round_up(pitch, block)
+        if lanes > 1 and block <= 4 * lanes and most * (wider - pitch) <= pitch:
+            pitch = wider
+    return pitch
 
 
 class LoweredRows:

@@ -104,3 +104,11 @@ def test_columns_that_do_not_fit_are_refused_with_what_is_needed() -> None:
     )
     with pytest.raises(InputError, match=message):
         lowered((1, 1, 250, 64), VECTOR.replace(scratch_bytes=16384))
+
+
+def test_rows_too_long_for_a_load_are_cut_and_few_elements_go_by_rows() -> None:
+    large = DEFAULT.replace(scratch_bytes=1 << 20, out_bytes=1 << 20)
+    part = lowered((1, 1, 2, 90000), large)
+    assert [loop.name for loop in part.loops] == ["columns"]
+    assert part.cut.columns < 1 << 16
+    assert kinds((1, 1, 16, 15), VECTOR) == ["Copy", "Softmax", "Copy"]
