@@ -7,10 +7,11 @@ import enum
 from collections.abc import Sequence
 
 from hw.errors import InputError
-from sw.canonical.count import count
 from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
+from sw.codegen.allocate import allocate
+from sw.codegen.lower import lower
 from sw.ir.check import problems
 from sw.ir.program import Program, Statement, While
 from sw.ir.scope import retype
@@ -20,6 +21,8 @@ from sw.ir.walk import Body, assigned, statements, used_names, uses
 UNLIMITED = 1 << 16
 #: Approximate number of statements that are optimised together.
 SECTION = 24
+#: Fewest registers that a section is asked to do with.
+FEWEST = 4
 
 
 class Strategy(enum.Enum):
@@ -47,11 +50,22 @@ def optimise(
         return program
     parts = sections(program.body)
     made = _joined(program, parts, registers, strategy, uniform)
-    if len(parts) > 1 and count(made).registers > registers:
-        # Values that all sections share take registers that each counted for itself.
-        whole = _joined(program, [program.body], registers, strategy, uniform)
-        made = min(made, whole, key=lambda p: count(p).registers)
+    fewer = registers
+    while len(parts) > 1 and (excess := _registers(made, uniform) - registers) > 0:
+        # Values that all sections share take registers that each counted for itself: each does with fewer.
+        fewer -= excess
+        whole = fewer < FEWEST
+        sizes = (program.body,) if whole else parts
+        other = _joined(program, sizes, registers if whole else fewer, strategy, uniform)
+        made = min(made, other, key=lambda p: _registers(p, uniform))
+        if whole:
+            break
     return made
+
+
+def _registers(program: Program, uniform: bool) -> int:
+    """The registers that the program takes, as code is generated."""
+    return allocate(lower(program, uniform=uniform)).count
 
 
 def _joined(

@@ -148,7 +148,7 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
     if how == "row" and view.shape[-1] == 1 and not home.dense:
         # Elements that follow rows would be loaded as neighbours.
         how = "full"
-    if how == "column" and view.shape[-2] == 1 and home.tensor.constant is None:
+    if how == "column" and view.shape[-2] == view.strides[-1] == 1 and home.tensor.constant is None:
         how = "full"  # A single row needs no index of its own.
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else word(home.tensor.element)
