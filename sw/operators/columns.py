@@ -39,7 +39,7 @@ from sw.operators.column_loops import (
 from sw.operators.column_softmax import ColumnSoftmax, column_axis
 from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
-from sw.operators.rows import ByteOperator, LoweredRows, launches
+from sw.operators.rows import ByteOperator, launches, lowered_rows
 from sw.operators.tiles import ACROSS, PLANES, batch_steps, merged_axes, nest, nested, place, turn
 
 Statements = list[Statement]
@@ -297,4 +297,4 @@ def _(operator: ColumnSoftmax, copies: Copies) -> None:
 @lower.register
 def _(operator: ColumnSoftmax, context: LoweringContext) -> LoweredOperator:
     by_rows = rows_contiguous(operator.x) and rows_contiguous(operator.output)
-    return LoweredRows(operator, context) if by_rows else LoweredColumns(operator, context)
+    return lowered_rows(operator, context) if by_rows else LoweredColumns(operator, context)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hw.errors import InputError
+from hw.errors import InputError, UnwritableError
 from sw.cgra.launcher import UNIT
 from sw.compile.forms import HALVES, size
 from sw.compile.launches import LaunchWriter
@@ -121,11 +121,12 @@ class RowTile:
     out: Value
     apart: int = 0
     lanes: int = 1
+    tight: bool = False
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row to the next: the columns plus padding."""
-        return row_pitch(self.columns, self.lanes)
+        """Bytes from one row to the next: the columns plus padding, the least with `tight`."""
+        return row_pitch(self.columns, 1 if self.tight else self.lanes)
 
     @property
     def input(self) -> Span:
@@ -193,18 +194,18 @@ class LoweredRows:
     configurations; 0 means that all configurations stay in the scratchpad.
     """
 
-    def __init__(self, operator: RowOperator, context: LoweringContext) -> None:
-        config, self.operator = context.config, operator
+    def __init__(self, operator: RowOperator, context: LoweringContext, tight: bool = False) -> None:
+        config, self.operator, self.tight = context.config, operator, tight
         self.lanes = config.cgra.lanes if config.cgra is not None else 1
         self.views = merged_axes((operator.x, operator.output), context.homes, fixed=1)
         source, target = self.views
         self.total, self.columns = source.shape[-2:]
-        self.pitch = row_pitch(self.columns, self.lanes)
+        self.pitch = row_pitch(self.columns, 1 if tight else self.lanes)
         width, unit = self.pitch, config.store_bytes
         # The port's word, unless a tile is stored as one row.
         whole_rows = target.strides[-2] == self.columns == width
         self.apart = width if whole_rows else round_up(width, unit)
-        tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes)
+        tile = RowTile(self.total, self.columns, 0, 0, 0, self.apart, self.lanes, tight)
         found = [quickest(loops, config) for loops in operator.choices(tile, 0)]
         self.chosen, self.configured = tuple(i for i, _ in found), tuple(c for _, c in found)
         parameters = operator.parameters(self.pitch, self.lanes if self.chosen[-1] else 1)
@@ -238,6 +239,7 @@ class LoweredRows:
             place(out, which, self.places, self.rows * self.apart),
             self.apart,
             self.lanes,
+            self.tight,
         )
         if self.loops:
             launcher.forget()
@@ -314,7 +316,15 @@ class LoweredRows:
         )
 
 
-lower.register(RowOperator, LoweredRows)
+@lower.register
+def lowered_rows(operator: RowOperator, context: LoweringContext) -> LoweredRows:
+    """The operator with the padding that suits the lanes; with the least, if a row does not fit otherwise."""
+    try:
+        return LoweredRows(operator, context)
+    except UnwritableError:
+        raise
+    except InputError:
+        return LoweredRows(operator, context, tight=True)
 
 
 @dataclass(frozen=True)

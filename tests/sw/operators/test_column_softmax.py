@@ -25,7 +25,7 @@ from tests.sw.kernels.passes import (
     row_tile,
     spaces,
 )
-from tests.sw.operators.test_softmax import exact
+from tests.sw.operators.test_softmax import TYPES_AND_SCALES, exact
 
 #: Bytes of garbage between what belongs to a tile.
 APART = 64
@@ -64,16 +64,7 @@ def matrix(rng: np.random.Generator, shape: tuple[int, int], element: str) -> np
 
 
 @pytest.mark.parametrize("rows", [2, 3, 16, 21, 80, 255, 256])
-@pytest.mark.parametrize(
-    ("element", "result", "x_scale", "y_scale", "spread"),
-    [
-        ("int8", "int8", 0.1, 1 / 256, 40),
-        ("uint8", "uint8", 0.02, 1 / 256, 90),
-        ("uint8", "int8", 0.05, 0.0003, 30),
-        ("int8", "uint8", 0.004, 0.03, 60),
-        ("int8", "int8", 1.5, 1 / 255, 60),
-    ],
-)
+@TYPES_AND_SCALES
 def test_results_are_those_of_onnxruntime(
     rows: int, element: str, result: str, x_scale: float, y_scale: float, spread: float
 ) -> None:

@@ -13,6 +13,17 @@ from tests.sw.graph.onnx_nodes import run
 
 #: Elements of which every case has about as many.
 ELEMENTS = 40_000
+#: Types of input and result, their scales, and how far apart inputs are.
+TYPES_AND_SCALES = pytest.mark.parametrize(
+    ("element", "result", "x_scale", "y_scale", "spread"),
+    [
+        ("int8", "int8", 0.1, 1 / 256, 40),
+        ("uint8", "uint8", 0.02, 1 / 256, 90),
+        ("uint8", "int8", 0.05, 0.0003, 30),
+        ("int8", "uint8", 0.004, 0.03, 60),
+        ("int8", "int8", 1.5, 1 / 255, 60),
+    ],
+)
 
 
 def operator(
@@ -42,16 +53,7 @@ def exact(x: np.ndarray, x_scale: float, y_scale: float, y_zero: int, result: st
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 9, 10, 64, 100, 197, 1000, 4096])
-@pytest.mark.parametrize(
-    ("element", "result", "x_scale", "y_scale", "spread"),
-    [
-        ("int8", "int8", 0.1, 1 / 256, 40),
-        ("uint8", "uint8", 0.02, 1 / 256, 90),
-        ("uint8", "int8", 0.05, 0.0003, 30),
-        ("int8", "uint8", 0.004, 0.03, 60),
-        ("int8", "int8", 1.5, 1 / 255, 60),
-    ],
-)
+@TYPES_AND_SCALES
 def test_results_are_those_of_onnxruntime(
     columns: int, element: str, result: str, x_scale: float, y_scale: float, spread: float
 ) -> None:
