@@ -34,9 +34,12 @@ class Counts:
         return {name: _whole(value) for name, value in asdict(self).items()}
 
 
-def count(program: Program) -> Counts:
-    """Counts a program as if one warp executed all of it. Raises `InputError` for a `while`."""
-    return count_code(lower(program))
+def count(program: Program, uniform: bool = False) -> Counts:
+    """Counts a program as if one warp executed all of it; `uniform` is that of `lower`.
+
+    Raises `InputError` for a `while`.
+    """
+    return count_code(lower(program, uniform=uniform))
 
 
 def count_code(code: Code) -> Counts:

@@ -7,11 +7,10 @@ import enum
 from collections.abc import Sequence
 
 from hw.errors import InputError
+from sw.canonical.count import count
 from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
-from sw.codegen.allocate import allocate
-from sw.codegen.lower import lower
 from sw.ir.check import problems
 from sw.ir.program import Program, Statement, While
 from sw.ir.scope import retype
@@ -51,21 +50,16 @@ def optimise(
     parts = sections(program.body)
     made = _joined(program, parts, registers, strategy, uniform)
     fewer = registers
-    while len(parts) > 1 and (excess := _registers(made, uniform) - registers) > 0:
+    while len(parts) > 1 and (excess := count(made, uniform).registers - registers) > 0:
         # Values that all sections share take registers that each counted for itself: each does with fewer.
         fewer -= excess
         whole = fewer < FEWEST
         sizes = (program.body,) if whole else parts
         other = _joined(program, sizes, registers if whole else fewer, strategy, uniform)
-        made = min(made, other, key=lambda p: _registers(p, uniform))
+        made = min(made, other, key=lambda p: count(p, uniform).registers)
         if whole:
             break
     return made
-
-
-def _registers(program: Program, uniform: bool) -> int:
-    """The registers that the program takes, as code is generated."""
-    return allocate(lower(program, uniform=uniform)).count
 
 
 def _joined(

@@ -102,12 +102,7 @@ def test_tables_are_in_as_few_elements_of_the_grid_as_the_interval_allows(
     assert found == wanted
 
 
-def test_rows_that_fit_only_with_the_least_padding_have_that() -> None:
-    assert (softmax(2, 6625, preset="default").pitch, softmax(2, 6625, preset="default").tight) == (
-        6656,
-        False,
-    )
-    assert (softmax(2, 63604, preset="default").pitch, softmax(2, 63604, preset="default").tight) == (
-        63608,
-        True,
-    )
+@pytest.mark.parametrize(("columns", "pitch"), [(6625, 6656), (63604, 63608)])
+def test_rows_that_fit_only_with_the_least_padding_have_that(columns: int, pitch: int) -> None:
+    part = softmax(2, columns, preset="default")
+    assert (part.pitch, part.tight) == (pitch, columns == 63604)
